@@ -1,0 +1,34 @@
+# gannet_layer(NAME [DEPENDS layer...] [LIBRARIES target...])
+#
+# One static library for the folder src/NAME, from every .cc below it, and one test program from every test.cc and
+# *_test.cc. Files named *avx2.cc and *avx512.cc are compiled for that instruction set and must only be called after a
+# run-time check; bench.cc files belong to the library (they register benchmarks for `gannet bench`).
+function(gannet_layer name)
+  cmake_parse_arguments(arg "" "" "DEPENDS;LIBRARIES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "(/|_)test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(/|_)test\\.cc$")
+
+  list(TRANSFORM arg_DEPENDS PREPEND gannet_)
+  add_library(gannet_${name} STATIC ${sources})
+  target_include_directories(gannet_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(gannet_${name} PUBLIC ${arg_DEPENDS} ${arg_LIBRARIES} PRIVATE gannet_options)
+
+  foreach(source ${sources})
+    if(source MATCHES "avx512[a-z0-9_]*\\.cc$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx2;-mfma;-mf16c;-mprefer-vector-width=512")
+    elseif(source MATCHES "avx2\\.cc$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+    endif()
+  endforeach()
+
+  if(GANNET_TESTS AND tests)
+    add_executable(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE gannet_${name} gannet_options GTest::gtest_main GTest::gmock)
+    target_compile_definitions(${name}_test PRIVATE GANNET_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
+                                                    GANNET_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 60)
+  endif()
+endfunction()

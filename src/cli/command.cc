@@ -1,0 +1,119 @@
+#include "cli/command.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <utility>
+
+namespace gannet::cli {
+namespace {
+
+constexpr int kUsageError = 2;
+constexpr int kFailure = 1;
+
+std::function<Status()>& chosen_action() {
+  static std::function<Status()> action;
+  return action;
+}
+
+// Parses a whole decimal number; CLI11's own conversion accepts trailing text in some versions.
+template <class Number>
+CLI::Validator in_range(const std::string& name, Number low, Number high) {
+  return CLI::Validator(
+      [name, low, high](std::string& text) -> std::string {
+        Number value{};
+        if (!CLI::detail::lexical_cast(text, value) || !(value >= low && value <= high)) {
+          return fmt::format("{} is '{}'; it must be a number from {} to {}", name, text, low, high);
+        }
+        return {};
+      },
+      fmt::format("{}..{}", low, high));
+}
+
+}  // namespace
+
+Command Command::subcommand(const std::string& name, const std::string& help) {
+  auto* sub = app_->add_subcommand(name, help);
+  app_->require_subcommand(1);
+  return Command(*sub);
+}
+
+void Command::positional(const std::string& name, std::string& target, const std::string& help) {
+  app_->add_option(name, target, help)->required();
+}
+
+void Command::optional_positional(const std::string& name, std::string& target, const std::string& help) {
+  app_->add_option(name, target, help);
+}
+
+void Command::option(const std::string& name, std::string& target, const std::string& help) {
+  app_->add_option(name, target, help)->capture_default_str();
+}
+
+void Command::option(const std::string& name, std::optional<std::string>& target, const std::string& help) {
+  app_->add_option(name, target, help);
+}
+
+void Command::option(const std::string& name, std::vector<std::string>& target, const std::string& help) {
+  app_->add_option(name, target, help);
+}
+
+void Command::option(const std::string& name, int64_t& target, int64_t low, int64_t high, const std::string& help) {
+  app_->add_option(name, target, help)->check(in_range(name, low, high))->capture_default_str();
+}
+
+void Command::option(const std::string& name, std::optional<int64_t>& target, int64_t low, int64_t high,
+                     const std::string& help) {
+  app_->add_option(name, target, help)->check(in_range(name, low, high));
+}
+
+void Command::option(const std::string& name, double& target, double low, double high, const std::string& help) {
+  app_->add_option(name, target, help)->check(in_range(name, low, high))->capture_default_str();
+}
+
+void Command::choice(const std::string& name, std::string& target, const std::vector<std::string>& allowed,
+                     const std::string& help) {
+  const auto check = CLI::Validator(
+      [name, allowed](std::string& text) -> std::string {
+        for (const auto& value : allowed) {
+          if (text == value) return {};
+        }
+        return fmt::format("{} is '{}'; it must be one of {}", name, text, CLI::detail::join(allowed, ", "));
+      },
+      CLI::detail::join(allowed, "|"));
+  app_->add_option(name, target, help)->check(check)->capture_default_str();
+}
+
+void Command::flag(const std::string& name, bool& target, const std::string& help) {
+  app_->add_flag(name, target, help);
+}
+
+void Command::on_off(const std::string& name, bool& target, const std::string& help) {
+  app_->add_flag(fmt::format("--{0},!--no-{0}", name), target, fmt::format("{} (now {})", help, target ? "on" : "off"));
+}
+
+void Command::example(const std::string& text) { app_->footer("Example: " + text); }
+
+void Command::action(std::function<Status()> run) {
+  app_->callback([run = std::move(run)] { chosen_action() = run; });
+}
+
+int run_program(int argc, char** argv, const std::function<void(Command&)>& add_commands) {
+  CLI::App app("Gannet serves DeepSeek-V4.1-Flash");
+  app.name("gannet");
+  Command root(app);
+  add_commands(root);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "gannet: %s (see --help)\n", error.what());
+    return kUsageError;
+  }
+  const auto status = chosen_action()();
+  if (status) return 0;
+  std::fprintf(stderr, "gannet: %s\n", status.error().message.c_str());
+  return status.error().kind == ErrorKind::invalid_input ? kUsageError : kFailure;
+}
+
+}  // namespace gannet::cli
