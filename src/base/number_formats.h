@@ -1,0 +1,50 @@
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+// The number formats of the checkpoint and the caches (spec: model 1.5, 3.1). All decode exactly to bf16 and therefore
+// to float.
+namespace gannet {
+
+// bf16: the upper half of a float.
+inline float bf16_to_float(uint16_t code) {
+  return std::bit_cast<float>(static_cast<uint32_t>(code) << 16);
+}
+
+// Round to nearest even; NaN stays NaN.
+inline uint16_t float_to_bf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+inline float round_to_bf16(float value) {
+  return bf16_to_float(float_to_bf16(value));
+}
+
+// E8M0: a power of two, 2^(code - 127); code 0 is 2^-127, code 255 is NaN.
+inline float e8m0_to_float(uint8_t code) {
+  if (code == 0) return std::bit_cast<float>(uint32_t{1} << 22);
+  if (code == 255) return std::bit_cast<float>(uint32_t{0x7fc00000});
+  return std::bit_cast<float>(static_cast<uint32_t>(code) << 23);
+}
+
+// E4M3FN: sign, 4 exponent bits (bias 7), 3 mantissa bits; no infinity, largest 448, code 0x7f (and 0xff) is NaN.
+inline constexpr float kE4m3Max = 448.0F;
+float e4m3_to_float(uint8_t code);
+// Round to nearest even. The caller clamps to +-448: larger values saturate, NaN gives NaN.
+uint8_t float_to_e4m3(float value);
+
+// E2M1: codes 0..7 are 0, .5, 1, 1.5, 2, 3, 4, 6; codes 8..15 their negatives.
+inline constexpr float kE2m1Max = 6.0F;
+inline constexpr float kE2m1Values[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
+                                          -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
+inline float e2m1_to_float(uint8_t code) {
+  return kE2m1Values[code & 15];
+}
+// Round to nearest, ties to the even code; the caller clamps to +-6.
+uint8_t float_to_e2m1(float value);
+
+}  // namespace gannet

@@ -1,0 +1,148 @@
+#include "base/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace gannet {
+namespace {
+
+constexpr int kSpins = 400;  // some tens of microseconds of pause instructions
+
+void pause_briefly() {
+  __builtin_ia32_pause();
+}
+
+std::vector<int> allowed_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> processors;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int i = 0; i < CPU_SETSIZE; ++i) {
+      if (CPU_ISSET(i, &set)) processors.push_back(i);
+    }
+  }
+  return processors;
+}
+
+void bind_to(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  // A refusal (a container that forbids it) costs speed only.
+  (void)sched_setaffinity(0, sizeof set, &set);
+}
+
+// CPUs granted by the cgroup (v2) quota, or 0 when there is no limit.
+int quota_processors() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 0;
+  return std::max(1, static_cast<int>(std::floor(std::stod(quota) / period)));
+}
+
+}  // namespace
+
+struct ThreadPool::Impl {
+  std::atomic<uint32_t> generation{0};  // counts calls of run(); workers wait for it to change
+  std::atomic<int> running{0};          // workers that have not finished the current call
+  std::atomic<bool> stop{false};
+  const std::function<void(int)>* body = nullptr;
+  std::vector<std::thread> workers;
+
+  uint32_t wait_for_work(uint32_t seen) {
+    for (int i = 0; i < kSpins; ++i) {
+      if (const uint32_t now = generation.load(std::memory_order_acquire); now != seen) return now;
+      pause_briefly();
+    }
+    generation.wait(seen, std::memory_order_acquire);
+    return generation.load(std::memory_order_acquire);
+  }
+
+  void work(int thread) {
+    uint32_t seen = 0;
+    while (true) {
+      seen = wait_for_work(seen);
+      if (stop.load(std::memory_order_acquire)) return;
+      (*body)(thread);
+      if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) running.notify_one();
+    }
+  }
+
+  void wait_for_workers() {
+    for (int i = 0; i < kSpins; ++i) {
+      if (running.load(std::memory_order_acquire) == 0) return;
+      pause_briefly();
+    }
+    for (int left = running.load(std::memory_order_acquire); left != 0;
+         left = running.load(std::memory_order_acquire)) {
+      running.wait(left, std::memory_order_acquire);
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads, bool pin) : threads_(threads), impl_(std::make_unique<Impl>()) {
+  GANNET_CHECK(threads >= 1);
+  const auto processors = allowed_processors();
+  // More threads than processors would be pinned on top of each other; then the kernel places them better.
+  pin = pin && static_cast<int>(processors.size()) >= threads;
+  for (int t = 1; t < threads; ++t) {
+    impl_->workers.emplace_back([this, t, pin, processors] {
+      if (pin) bind_to(processors[t]);
+      impl_->work(t);
+    });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  impl_->stop.store(true, std::memory_order_release);
+  impl_->generation.fetch_add(1, std::memory_order_acq_rel);
+  impl_->generation.notify_all();
+  for (auto& worker : impl_->workers) worker.join();
+}
+
+void ThreadPool::run(const std::function<void(int)>& body) {
+  if (threads_ == 1) {
+    body(0);
+    return;
+  }
+  impl_->body = &body;
+  impl_->running.store(threads_ - 1, std::memory_order_relaxed);
+  impl_->generation.fetch_add(1, std::memory_order_acq_rel);
+  impl_->generation.notify_all();
+  body(0);
+  impl_->wait_for_workers();
+}
+
+void ThreadPool::parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+  if (n <= 0) return;
+  const int64_t pieces = (n + grain - 1) / grain;
+  const int64_t parts = std::min<int64_t>(threads_, pieces);
+  if (parts == 1) {
+    body(0, n);
+    return;
+  }
+  run([&](int thread) {
+    if (thread >= parts) return;
+    const int64_t begin = pieces * thread / parts * grain;
+    const int64_t end = std::min(n, pieces * (thread + 1) / parts * grain);
+    if (begin < end) body(begin, end);
+  });
+}
+
+int usable_processors() {
+  const int allowed = std::max<int>(1, static_cast<int>(allowed_processors().size()));
+  const int quota = quota_processors();
+  return quota > 0 ? std::min(allowed, quota) : allowed;
+}
+
+}  // namespace gannet

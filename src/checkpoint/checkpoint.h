@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "checkpoint/config.h"
+
+namespace gannet {
+
+// Element types that occur in the released checkpoint, by their safetensors names.
+enum class DType { f8_e8m0, f8_e4m3, i8, bf16, f32, i32 };
+std::string_view name_of(DType dtype);
+int64_t bytes_of(DType dtype);
+
+// A tensor inside a mapped file, row-major.
+struct TensorView {
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+// A checkpoint directory, mapped and verified against the manifest of its config: every tensor the config asks for is
+// there with the right type and shape, and no other. Nothing but headers has been read yet.
+class Checkpoint {
+ public:
+  // All faults of all tensors are reported at once, one a line, behind a first line that counts them.
+  static Result<Checkpoint> open(const std::filesystem::path& directory);
+
+  const std::filesystem::path& directory() const { return directory_; }
+  const Config& config() const { return config_; }
+  // The tensor of that name; it must be in the manifest.
+  const TensorView& tensor(std::string_view name) const;
+  const std::map<std::string, TensorView, std::less<>>& tensors() const { return tensors_; }
+
+ private:
+  std::filesystem::path directory_;
+  Config config_;
+  std::vector<MappedFile> files_;
+  std::map<std::string, TensorView, std::less<>> tensors_;
+};
+
+// MODEL of the command line: a directory, or the name of one under models/ (beside the program or in the current
+// directory).
+Result<std::filesystem::path> find_model(std::string_view model);
+
+}  // namespace gannet
