@@ -67,26 +67,24 @@ struct Request {
 
 using RequestId = uint64_t;
 
+// An interface, so that the server can be tested with an engine that answers from a script.
 class Engine {
  public:
-  static Result<std::unique_ptr<Engine>> create(EngineOptions options);
-  ~Engine();  // cancels what is running and waits for it
+  virtual ~Engine() = default;  // cancels what is running and waits for it
 
-  const Config& config() const;
-  int64_t max_model_len() const;
+  virtual const Config& config() const = 0;
+  virtual int64_t max_model_len() const = 0;
   // Requests accepted and not yet ended.
-  int64_t unfinished() const;
+  virtual int64_t unfinished() const = 0;
 
   // Checks and queues a request. invalid_input: an empty or too long prompt, an id outside the vocabulary, a sampling
   // value out of range; each names the field. Callable from any thread.
-  Result<RequestId> submit(Request request);
+  virtual Result<RequestId> submit(Request request) = 0;
   // Ends a request as soon as the running step is over; unknown ids are ignored. Callable from any thread.
-  void cancel(RequestId id);
-
- private:
-  struct Impl;
-  explicit Engine(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  virtual void cancel(RequestId id) = 0;
 };
+
+// Loads the model and starts the engine's thread.
+Result<std::unique_ptr<Engine>> create_engine(EngineOptions options);
 
 }  // namespace gannet
