@@ -1,0 +1,1 @@
+"""Training of nano: a small model of the DeepSeek-V4.1-Flash architecture (see README.md)."""

@@ -1,0 +1,100 @@
+"""Compares the trainer's forward pass with an independent evaluation of the architecture.
+
+    python -m nano.check_reference --oracle DIR [--checkpoint DIR] [--tokens N] [--seed S]
+
+DIR holds reference.py, make_checkpoint.py and engram_map.py. Without --checkpoint, random checkpoints of the shapes
+small, heads and long are made and compared; with it, that checkpoint. Both sides compute in fp32 on the CPU. A random
+network amplifies single flipped roundings, so the figure to look at is the median row, next to the noise floor: what
+remains between two reference runs whose embeddings differ by 1e-6.
+"""
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import tempfile
+
+import torch
+from torch import Tensor
+
+from . import checkpoint
+from .engram import compressed_token_map
+from .model import Batch, Mode, Model
+from .params import Params
+
+
+def single_row(ids: list[int], multiple: int, replay_at: int | None = None) -> Batch:
+    """One conversation in one row, padded to a multiple of the window."""
+    padded = torch.tensor([ids + [2] * (-len(ids) % multiple)])
+    pos = torch.arange(padded.shape[1], dtype=torch.int32).unsqueeze(0)
+    doc = (pos >= len(ids)).int()
+    seg = doc if replay_at is None else doc + (pos >= replay_at).int()
+    return Batch(padded, pos, doc, doc, seg)
+
+
+def row_error(mine: Tensor, theirs: Tensor) -> Tensor:
+    return (mine - theirs).square().mean(1).sqrt() / theirs.std()
+
+
+def load_model(directory: pathlib.Path, dtype=torch.float32, device: str = "cpu") -> Model:
+    c = checkpoint.read_config(directory)
+    params = Params(c, device, dtype)
+    checkpoint.load(params, directory)
+    mapping = compressed_token_map(directory / "tokenizer.json", c["vocab_size"])[0] if c["engram_layer_ids"] else None
+    return Model(params, mapping)
+
+
+def compare(directory: pathlib.Path, ids: list[int], reference) -> bool:
+    """Prints the differences with and without Q8 inputs, and under decoder replay. True if all are at noise level."""
+    good = True
+    ours = load_model(directory)
+    for act_quant in (False, True):
+        theirs = reference.Model(directory, act_quant)
+        floor = row_error(theirs.forward(ids, jitter=torch.Generator().manual_seed(1)).logits,
+                          theirs.forward(ids).logits).median()
+        cut = max(0, len(ids) - ours.c["sliding_window"])
+        for replay in (None, cut):
+            want = theirs.forward(ids, decoder_start=replay or 0)
+            batch = single_row(ids, ours.c["sliding_window"], replay)
+            mode = Mode(act_quant=act_quant, exact_ties=True)
+            with torch.no_grad():
+                got = ours.forward(batch, mode).logits[want.rows]
+            error = row_error(got, want.logits)
+            agree = (got.argmax(1) == want.logits.argmax(1)).float().mean()
+            fine = bool(error.median() <= max(1e-5, 10 * floor))
+            good &= fine
+            print(f"  act_quant={act_quant!s:5} replay={'yes' if replay else 'no ':3} rows {len(error):4d}  median "
+                  f"{error.median():.1e}  mean {error.mean():.1e}  max {error.max():.1e}  floor {floor:.1e}  "
+                  f"argmax {100 * agree:.1f} %{'' if fine else '   <-- differs'}", flush=True)
+    return good
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--oracle", required=True)
+    p.add_argument("--checkpoint")
+    p.add_argument("--tokens", type=int, default=0, help="length of the random sequence (0: by shape)")
+    p.add_argument("--seed", type=int, default=7)
+    a = p.parse_args()
+    sys.path.insert(0, a.oracle)
+    import reference
+    generator = torch.Generator().manual_seed(a.seed)
+
+    def random_ids(vocab: int, n: int) -> list[int]:
+        return torch.randint(3, vocab, (n,), generator=generator).tolist()
+    good = True
+    if a.checkpoint:
+        vocab = checkpoint.read_config(a.checkpoint)["vocab_size"]
+        good = compare(pathlib.Path(a.checkpoint), random_ids(vocab, a.tokens or 400), reference)
+    else:
+        import make_checkpoint
+        for shape, tokens in (("small", 170), ("heads", 300), ("long", 700)):
+            with tempfile.TemporaryDirectory() as out:
+                make_checkpoint.main(shape, a.seed, out, pathlib.Path(a.oracle) / "tokenizer-tiny.json")
+                good &= compare(pathlib.Path(out), random_ids(512, a.tokens or tokens), reference)
+    print("agrees" if good else "DIFFERS")
+    raise SystemExit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
