@@ -54,7 +54,7 @@ tl::unexpected<Error> failed(fmt::format_string<Args...> format, Args&&... args)
   declaration = *std::move(name)
 
 // `GANNET_TRY_STATUS(f())`: returns f()'s error from the enclosing function, if any.
-#define GANNET_TRY_STATUS(expression)                                                           \
-  do {                                                                                          \
+#define GANNET_TRY_STATUS(expression)                                                             \
+  do {                                                                                            \
     if (auto status_ = (expression); !status_) return tl::unexpected(std::move(status_).error()); \
   } while (false)

@@ -9,6 +9,17 @@ namespace gannet {
 inline constexpr int kMxGroup = 32;  // channels that share a scale in Q8 and Q4mx
 inline constexpr int kNvGroup = 16;  // channels that share a scale in Q4nv
 
+// Bytes of n packed channels: all codes, then all scales.
+constexpr int64_t q8_bytes(int64_t n) {
+  return n + n / kMxGroup;
+}
+constexpr int64_t q4mx_bytes(int64_t n) {
+  return n / 2 + n / kMxGroup;
+}
+constexpr int64_t q4nv_bytes(int64_t n) {
+  return n / 2 + n / kNvGroup;
+}
+
 // Smallest power of two >= amax * fp32(1 / limit), as an E8M0 code. amax > 0.
 uint8_t power_of_two_scale(float amax, float limit);
 

@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/quantize.h"
+#include "ops/kv_insert/op.h"
+#include "ops/math.h"
+#include "ops/rms_norm/op.h"
+#include "ops/rope/op.h"
+
+namespace gannet::ops {
+namespace {
+
+uint8_t* bytes(std::byte* p) {
+  return reinterpret_cast<uint8_t*>(p);
+}
+
+// One channel of a token pair: the average of a0 and a1 weighted by the softmax of their gates.
+float pooled(float a0, float g0, float a1, float g1) {
+  const float top = std::max(g0, g1);
+  const float w0 = std::exp(g0 - top);
+  const float w1 = std::exp(g1 - top);
+  const float sum = w0 + w1;
+  return a0 * (w0 / sum) + a1 * (w1 / sum);
+}
+
+// A group of tokens whose entry is due: its latent is in the row of the same number.
+struct Group {
+  const InsertSequence* sequence;
+  int64_t index;  // of the entry
+};
+
+// Pools all complete groups of a sequence into rows of `latents`, and keeps a trailing half pair.
+void pool_sequence(const InsertGlobalParams& p, const InsertSequence& sequence, float* latents,
+                   std::vector<Group>& groups) {
+  for (int64_t i = 0; i < sequence.rows; ++i) {
+    const int64_t position = sequence.start + i;
+    const float* a = p.a + (sequence.first_row + i) * p.head_dim;
+    float* latent = latents + static_cast<int64_t>(groups.size()) * p.head_dim;
+    if (p.ratio == 1) {
+      std::copy_n(a, p.head_dim, latent);
+      groups.push_back({&sequence, position});
+      continue;
+    }
+    const float* gate = p.gate + (sequence.first_row + i) * p.head_dim;
+    float* pending_a = sequence.pending;
+    float* pending_gate = sequence.pending + p.head_dim;
+    if (position % 2 == 0) {
+      std::copy_n(a, p.head_dim, pending_a);
+      std::copy_n(gate, p.head_dim, pending_gate);
+      continue;
+    }
+    for (int64_t c = 0; c < p.head_dim; ++c) {
+      latent[c] = rounded(pooled(pending_a[c], pending_gate[c], a[c], gate[c]), p.activations);
+    }
+    groups.push_back({&sequence, position / 2});
+  }
+}
+
+// Writes the key from its projection and the entry from its normalised latent; both are used up.
+void write_records(const InsertGlobalParams& p, const Group& group, float* key, float* latent) {
+  RopeAngle angle;
+  angle.set(group.index * p.ratio, *p.frequencies);
+  const int64_t rotated = 2 * static_cast<int64_t>(p.frequencies->size());
+
+  rms_norm_row(key, key, p.index_dim, p.index_norm, p.norm_eps, p.activations);
+  rope_rotate(key + p.index_dim - rotated, angle, false, p.activations);
+  uint8_t* key_record = bytes(group.sequence->keys.at(group.index));
+  q4mx_pack({key, static_cast<size_t>(p.index_dim)}, key_record, key_record + p.index_dim / 2);
+
+  rope_rotate(latent + p.head_dim - rotated, angle, false, p.activations);
+  uint8_t* entry = bytes(group.sequence->entries.at(group.index));
+  q4nv_pack({latent, static_cast<size_t>(p.head_dim)}, entry, entry + p.head_dim / 2);
+}
+
+// `project` computes the index keys of all latents; `for_each` runs a range of groups.
+template <class Project, class ForEach>
+void insert_groups(const InsertGlobalParams& p, const Project& project, const ForEach& for_each) {
+  GANNET_CHECK(p.ratio == 1 || p.ratio == 2);
+  int64_t most = 0;
+  for (int64_t i = 0; i < p.sequence_count; ++i) most += p.sequences[i].rows / p.ratio + 1;
+  float* latents = scratch<struct LatentTag>(most * p.head_dim);
+  float* keys = scratch<struct KeyTag>(most * p.index_dim);
+  std::vector<Group> groups;
+  groups.reserve(most);
+  for (int64_t i = 0; i < p.sequence_count; ++i) pool_sequence(p, p.sequences[i], latents, groups);
+
+  const auto count = static_cast<int64_t>(groups.size());
+  for_each(count, [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) {
+      float* latent = latents + g * p.head_dim;
+      rms_norm_row(latent, latent, p.head_dim, p.norm, p.norm_eps, p.activations);
+    }
+  });
+  project(LinearParams{.x = latents,
+                       .x_stride = p.head_dim,
+                       .rows = count,
+                       .weight = p.index_key,
+                       .outputs = p.index_dim,
+                       .y = keys,
+                       .y_stride = p.index_dim,
+                       .activations = p.activations});
+  for_each(count, [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) write_records(p, groups[g], keys + g * p.index_dim, latents + g * p.head_dim);
+  });
+}
+
+}  // namespace
+
+void insert_window_reference(const InsertWindowParams& p, int64_t begin, int64_t end) {
+  float* kv = scratch<struct WindowTag>(p.head_dim);
+  RopeAngle angle;
+  for (int64_t r = begin; r < end; ++r) {
+    rms_norm_row(p.kv + r * p.head_dim, kv, p.head_dim, p.norm, p.norm_eps, p.activations);
+    angle.set(p.positions[r], *p.frequencies);
+    rope_rotate(kv + p.head_dim - 2 * static_cast<int64_t>(p.frequencies->size()), angle, false, p.activations);
+    uint8_t* record = bytes(p.records + r * q8_bytes(p.head_dim));
+    q8_pack({kv, static_cast<size_t>(p.head_dim)}, record, record + p.head_dim);
+  }
+}
+
+void insert_window(const Device& device, const InsertWindowParams& p) {
+  device.pool->parallel_for(p.rows, 1, [&](int64_t begin, int64_t end) { insert_window_reference(p, begin, end); });
+}
+
+void insert_global_reference(const InsertGlobalParams& p) {
+  insert_groups(p, linear_reference, [](int64_t count, const auto& body) { body(0, count); });
+}
+
+void insert_global(const Device& device, const InsertGlobalParams& p) {
+  insert_groups(
+      p, [&](const LinearParams& linear_params) { linear(device, linear_params); },
+      [&](int64_t count, const auto& body) { device.pool->parallel_for(count, 1, body); });
+}
+
+}  // namespace gannet::ops
