@@ -16,6 +16,7 @@ struct RopeScaling {
   double beta_fast = 32;
   double beta_slow = 1;
   int64_t original_max_position_embeddings = 65536;  // 0 switches the interpolation off
+  bool operator==(const RopeScaling&) const = default;
 };
 
 // config.json's `vision_config`.
@@ -29,6 +30,7 @@ struct VisionConfig {
   int64_t downsample_ratio = 3;
   int64_t max_image_tokens = 1024;
   int64_t min_pixels = 295936;
+  bool operator==(const VisionConfig&) const = default;
 };
 
 // What config.json says of a model; the names are the file's own (spec: model 1.2). A Config that came from one of the
@@ -91,10 +93,13 @@ struct Config {
 
   bool has_vision = false;
   VisionConfig vision;
+  bool operator==(const Config&) const = default;
 };
 
-// Parses and checks config.json. Unknown keys are tolerated; a missing, mistyped or contradictory one is refused with
-// its name, the value found and what would be right. `name` stands for the file in messages.
+// Parses and checks config.json. Unknown keys are tolerated; missing, mistyped or contradictory ones are refused, all
+// at once, with name, value found and what would be right. `name` stands for the file in messages. A part that is
+// switched off needs no keys of its own, and its fields keep their defaults: Engram without layers, DSpark without
+// draft blocks, candidates without a source.
 Result<Config> parse_config(std::string_view json, std::string_view name);
 Result<Config> load_config(const std::filesystem::path& config_json);
 
