@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cache/block_pool.h"
+#include "cache/record_layout.h"
+#include "checkpoint/config.h"
+#include "ops/records.h"
+
+namespace gannet {
+
+// Everything that the model remembers of one sequence. On a prefix-cache hit of P tokens each part is
+//   global entries, index keys   cached: read from the blocks, never written again for tokens before P
+//   window rings                 replayed: the last `sliding_window` tokens before P run again (spec: model 5)
+//   pending pairs                recomputed: a hit ends on a whole group, so nothing is pending
+//   n-gram history               recomputed from the prompt's ids
+// There is no other per-sequence state.
+class SequenceState {
+ public:
+  SequenceState(const Config& config, BlockPool& pool);
+
+  // Back to an empty sequence; its blocks return to the pool.
+  void reset();
+  // Keeps the first `tokens` tokens of what a prefix cache keeps, and nothing else; the sequence then runs on from
+  // `replay_from` (at most `tokens`), whose rows up to `tokens` only rebuild the windows. `history` are the compressed
+  // ids before replay_from, nearest last.
+  void keep_prefix(int64_t tokens, int64_t replay_from, const std::vector<int32_t>& history);
+  // Makes room in the blocks for that many tokens; false when the pool is exhausted.
+  bool reserve(int64_t tokens) { return blocks_.grow(tokens); }
+
+  // Tokens that have run: the position of the next row.
+  int64_t length() const { return length_; }
+  void advance(int64_t rows) { length_ += rows; }
+  // Global entries of tokens before this position exist already and are not written by the rows that replay them.
+  int64_t cached() const { return cached_; }
+
+  // First position with window KV in the encoder and in the decoder layers (bounded replay truncates there). Decoder
+  // layers run on rows from decoder_from on only.
+  int64_t encoder_from() const { return encoder_from_; }
+  int64_t decoder_from() const { return decoder_from_; }
+  void set_decoder_from(int64_t position) { decoder_from_ = position; }
+
+  // Ring of a backbone layer: `sliding_window` records, slot = position mod sliding_window.
+  std::byte* ring(int64_t layer) { return rings_.data() + layer * ring_bytes_; }
+  // (a, g) of a ratio-2 source's half pair, f32 [2, head_dim]; `source` counts in kv_source_layer_ids.
+  float* pending(int64_t source) { return pending_.data() + source * pending_size_; }
+  ops::PagedRecords entries(int64_t source);
+  ops::PagedRecords keys(int64_t source);
+  // Compressed ids of the last engram_max_ngram_size - 1 tokens, nearest last; shorter at the start.
+  std::vector<int32_t>& history() { return history_; }
+
+ private:
+  ops::PagedRecords records(int64_t source, int64_t offset, int64_t bytes);
+
+  BlockPool* pool_;
+  RecordLayout records_;
+  int64_t ring_bytes_;
+  int64_t pending_size_;
+  BlockTable blocks_;
+  std::vector<std::byte> rings_;
+  std::vector<float> pending_;
+  std::vector<int32_t> history_;
+  int64_t length_ = 0;
+  int64_t cached_ = 0;
+  int64_t encoder_from_ = 0;
+  int64_t decoder_from_ = 0;
+};
+
+}  // namespace gannet
