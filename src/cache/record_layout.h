@@ -32,7 +32,7 @@ struct BlockLayout {
   };
   int64_t tokens = 0;
   int64_t bytes = 0;
-  std::vector<Source> sources;  // in the order of kv_source_layer_ids
+  std::vector<Source> sources = {};  // in the order of kv_source_layer_ids
 };
 BlockLayout block_layout(const Config& config, int64_t tokens);
 
