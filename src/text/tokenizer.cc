@@ -42,20 +42,37 @@ struct Tokenizer::Impl {
       : tokens(std::move(data.tokens)),
         id_of(std::move(data.id_of)),
         added(added_tokens_of(tokens)),
-        bpe(data.byte_ids, std::move(data.merges)) {}
+        bpe(data.byte_ids, std::move(data.merges)),
+        whole_piece(tokens.size()) {
+    Bpe::Workspace workspace;
+    std::vector<int32_t> ids;
+    for (size_t id = 0; id < tokens.size(); ++id) {
+      if (tokens[id].is_added) continue;
+      ids.clear();
+      bpe.encode(tokens[id].bytes, workspace, ids);
+      if (ids.size() == 1 && ids[0] == static_cast<int32_t>(id)) whole_piece.insert(tokens[id].bytes, ids[0]);
+    }
+  }
 
   const Token* token(int32_t id) const {
     return id >= 0 && static_cast<size_t>(id) < tokens.size() ? &tokens[static_cast<size_t>(id)] : nullptr;
   }
 
   void append_plain(std::string_view text, Bpe::Workspace& workspace, std::vector<int32_t>& ids) const {
-    for (const std::string_view piece : pre_tokenize(text)) bpe.encode(piece, workspace, ids);
+    for (const std::string_view piece : pre_tokenize(text)) {
+      if (const int32_t id = whole_piece.find(piece); id != TextIndex::kNone) {
+        ids.push_back(id);
+      } else {
+        bpe.encode(piece, workspace, ids);
+      }
+    }
   }
 
   std::vector<Token> tokens;
-  std::unordered_map<std::string, int32_t> id_of;
+  TextIndex id_of;  // by text
   AddedTokens added;
   Bpe bpe;
+  TextIndex whole_piece;  // by bytes: the tokens into which their own bytes merge, so that most words need one look-up
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -129,8 +146,8 @@ Result<std::string> Tokenizer::decode(std::span<const int32_t> ids) const {
 }
 
 std::optional<int32_t> Tokenizer::token_id(std::string_view text) const {
-  const auto entry = impl_->id_of.find(std::string(text));
-  return entry == impl_->id_of.end() ? std::nullopt : std::optional(entry->second);
+  const int32_t id = impl_->id_of.find(text);
+  return id == TextIndex::kNone ? std::nullopt : std::optional(id);
 }
 
 bool Tokenizer::is_added(int32_t id) const {

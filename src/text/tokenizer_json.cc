@@ -15,8 +15,7 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-constexpr size_t kShownBytes = 120;
-constexpr int32_t kNotPlaced = -1;  // no id (yet)
+constexpr size_t kShownBytes = 300;
 
 // A JSON value for an error message: one line, not too long.
 std::string shown(dom::element value) {
@@ -62,11 +61,12 @@ class Reader {
   Status check_model(dom::element model) const;
   Result<std::vector<AddedToken>> read_added_tokens(dom::element root) const;
   Status read_vocabulary(dom::element model, const std::vector<AddedToken>& added, TokenizerData& data) const;
-  Status place_token(std::string_view text, int64_t id, bool is_added, TokenizerData& data) const;
+  Status place_token(std::string_view text, int64_t id, TokenizerData& data) const;
+  Status check_no_holes(size_t count, TokenizerData& data) const;
   Result<MergePair> read_merge(dom::element merge, size_t rank) const;
   Status read_merges(dom::element model, TokenizerData& data) const;
   Status read_byte_ids(TokenizerData& data) const;
-  // kNotPlaced if there is no such token or it is an added one.
+  // TextIndex::kNone if there is no such token or it is an added one.
   static int32_t ordinary_id(std::string_view text, const TokenizerData& data);
 
   tl::unexpected<Error> wrong(std::string_view field, dom::element found, std::string_view right) const {
@@ -221,46 +221,64 @@ Result<std::vector<Reader::AddedToken>> Reader::read_added_tokens(dom::element r
   return added;
 }
 
-// Ids must be 0 to N-1: an id out of that range, or one seen twice, is then all that can be wrong.
 Status Reader::read_vocabulary(dom::element model, const std::vector<AddedToken>& added, TokenizerData& data) const {
   GANNET_TRY(const auto vocabulary,
              typed_member<dom::object>(model, "model", "vocab", "an object of token texts and their ids"));
-  std::vector<std::pair<std::string_view, int64_t>> ordinary;
+  const auto entries = static_cast<size_t>(std::distance(vocabulary.begin(), vocabulary.end()));
+  data.tokens.resize(entries + added.size());
+  data.id_of = TextIndex(data.tokens.size());
+
+  size_t count = 0;
   for (const auto& [text, value] : vocabulary) {
     int64_t id = 0;
     const auto field = [&, key = text] { return fmt::format("model.vocab[{}]", in_quotes(key)); };
     if (text.empty()) return wrong(field(), value, "absent: a token needs text");
     if (value.get(id) != simdjson::SUCCESS) return wrong(field(), value, "an integer id");
-    if (!data.id_of.emplace(text, kNotPlaced).second) return wrong(field(), value, "the only entry of that text");
-    ordinary.emplace_back(text, id);
+    if (data.id_of.find(text) != TextIndex::kNone) return wrong(field(), value, "the only entry of that text");
+    GANNET_TRY_STATUS(place_token(text, id, data));
+    ++count;
   }
-  for (const AddedToken& token : added) data.id_of.emplace(token.text, kNotPlaced);
-
-  data.tokens.resize(data.id_of.size());
-  for (const auto& [text, id] : ordinary) GANNET_TRY_STATUS(place_token(text, id, false, data));
-  for (const AddedToken& token : added) GANNET_TRY_STATUS(place_token(token.text, token.id, true, data));
-  return {};
+  for (const AddedToken& token : added) {
+    const int32_t known_id = data.id_of.find(token.text);
+    if (known_id == TextIndex::kNone) {
+      GANNET_TRY_STATUS(place_token(token.text, token.id, data));
+      ++count;
+    } else if (known_id != token.id) {
+      return invalid_input("{}: token {} has ids {} and {}; it must have one", name_, in_quotes(token.text), known_id,
+                           token.id);
+    }
+    Token& entry = data.tokens[static_cast<size_t>(token.id)];
+    entry.is_added = true;
+    entry.bytes = entry.text;
+  }
+  return check_no_holes(count, data);
 }
 
-Status Reader::place_token(std::string_view text, int64_t id, bool is_added, TokenizerData& data) const {
-  const auto count = static_cast<int64_t>(data.tokens.size());
-  if (id < 0 || id >= count) {
-    return invalid_input("{}: token {} has id {}; the file has {} tokens, so ids must be 0 to {} without holes", name_,
-                         in_quotes(text), id, count, count - 1);
+Status Reader::place_token(std::string_view text, int64_t id, TokenizerData& data) const {
+  const auto limit = static_cast<int64_t>(data.tokens.size());
+  if (id < 0 || id >= limit) {
+    return invalid_input("{}: token {} has id {}; with {} entries, ids must be 0 to {} without holes", name_,
+                         in_quotes(text), id, limit, limit - 1);
   }
   Token& token = data.tokens[static_cast<size_t>(id)];
-  if (!token.text.empty() && token.text != text) {
+  if (!token.text.empty()) {
     return invalid_input("{}: tokens {} and {} both have id {}; ids must be unique", name_, in_quotes(token.text),
                          in_quotes(text), id);
   }
   token.text = text;
-  int32_t& known_id = data.id_of.find(token.text)->second;
-  if (known_id != kNotPlaced && known_id != id) {
-    return invalid_input("{}: token {} has ids {} and {}; it must have one", name_, in_quotes(text), known_id, id);
+  token.bytes = spelled_bytes(text).value_or(token.text);
+  data.id_of.insert(token.text, static_cast<int32_t>(id));
+  return {};
+}
+
+// `count` tokens have been placed, each at an id of its own.
+Status Reader::check_no_holes(size_t count, TokenizerData& data) const {
+  for (size_t id = 0; id < count; ++id) {
+    if (!data.tokens[id].text.empty()) continue;
+    return invalid_input("{}: no token has id {}; the {} tokens must have ids 0 to {} without holes", name_, id, count,
+                         count - 1);
   }
-  known_id = static_cast<int32_t>(id);
-  token.is_added = is_added;
-  token.bytes = is_added ? token.text : spelled_bytes(text).value_or(token.text);
+  data.tokens.resize(count);
   return {};
 }
 
@@ -298,7 +316,7 @@ Status Reader::read_merges(dom::element model, TokenizerData& data) const {
     size_t known = 0;
     for (const std::string_view text : {pair.left, pair.right, std::string_view(merged)}) {
       ids[known] = ordinary_id(text, data);
-      if (ids[known] == kNotPlaced) {
+      if (ids[known] == TextIndex::kNone) {
         return invalid_input(
             "{}: model.merges[{}] is {}, but {} is not in model.vocab or is an added token; it must be "
             "an ordinary token",
@@ -318,7 +336,7 @@ Status Reader::read_byte_ids(TokenizerData& data) const {
   for (size_t byte = 0; byte < data.byte_ids.size(); ++byte) {
     const std::string spelling = spell_byte(static_cast<unsigned char>(byte));
     data.byte_ids[byte] = ordinary_id(spelling, data);
-    if (data.byte_ids[byte] == kNotPlaced) {
+    if (data.byte_ids[byte] == TextIndex::kNone) {
       return invalid_input(
           "{}: model.vocab lacks {}, the token of byte {}, or it is an added token; every byte must be "
           "an ordinary token",
@@ -329,9 +347,8 @@ Status Reader::read_byte_ids(TokenizerData& data) const {
 }
 
 int32_t Reader::ordinary_id(std::string_view text, const TokenizerData& data) {
-  const auto entry = data.id_of.find(std::string(text));
-  if (entry == data.id_of.end() || data.tokens[static_cast<size_t>(entry->second)].is_added) return kNotPlaced;
-  return entry->second;
+  const int32_t id = data.id_of.find(text);
+  return id != TextIndex::kNone && data.tokens[static_cast<size_t>(id)].is_added ? TextIndex::kNone : id;
 }
 
 }  // namespace

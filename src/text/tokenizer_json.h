@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
 #include "text/bpe.h"
+#include "text/text_index.h"
 
 namespace gannet::text {
 
@@ -20,9 +20,9 @@ struct Token {
 
 // What a tokenizer.json says, checked.
 struct TokenizerData {
-  std::vector<Token> tokens;                       // by id; no id is missing
-  std::unordered_map<std::string, int32_t> id_of;  // by text
-  std::array<int32_t, 256> byte_ids{};             // ids of the single bytes
+  std::vector<Token> tokens;            // by id; no id is missing
+  TextIndex id_of{0};                   // by text; its views are into `tokens`
+  std::array<int32_t, 256> byte_ids{};  // ids of the single bytes
   MergeTable merges{0};
 };
 
