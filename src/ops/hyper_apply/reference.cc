@@ -29,6 +29,7 @@ void hyper_apply_reference(const HyperApplyParams& p, int64_t begin, int64_t end
   const int64_t s = p.streams_per_row;
   for (int64_t r = begin; r < end; ++r) {
     if (p.y != nullptr) mix_streams(p, r);
+    if (p.norm == nullptr) continue;
     const float* streams = p.streams + r * s * p.hidden;
     float* x = p.x + r * p.hidden;
     for (int64_t i = 0; i < p.hidden; ++i) {
