@@ -1,31 +1,16 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
 #include "checkpoint/config.h"
+#include "checkpoint/safetensors.h"
 
 namespace gannet {
-
-// Element types that occur in the released checkpoint, by their safetensors names.
-enum class DType { f8_e8m0, f8_e4m3, i8, bf16, f32, i32 };
-std::string_view name_of(DType dtype);
-int64_t bytes_of(DType dtype);
-
-// A tensor inside a mapped file, row-major.
-struct TensorView {
-  DType dtype = DType::f32;
-  std::vector<int64_t> shape;
-  std::span<const std::byte> bytes;
-};
 
 // A checkpoint directory, mapped and verified against the manifest of its config: every tensor the config asks for is
 // there with the right type and shape, and no other. Nothing but headers has been read yet.
@@ -43,7 +28,7 @@ class Checkpoint {
  private:
   std::filesystem::path directory_;
   Config config_;
-  std::vector<MappedFile> files_;
+  std::vector<SafetensorsFile> files_;
   std::map<std::string, TensorView, std::less<>> tensors_;
 };
 
