@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "model/model.h"
+#include "ops/attention/op.h"
+
+namespace gannet {
+
+// The rows that the current layer runs on: all rows of the batch up to the seam, the kept ones behind it.
+struct RowSet {
+  struct Range {
+    SequenceState* state = nullptr;
+    int64_t first_row = 0;
+    int64_t rows = 0;
+    int64_t start = 0;  // position of the first row
+  };
+  std::vector<int32_t> positions;    // [rows]
+  std::vector<int32_t> sequence_of;  // [rows]: index into ranges
+  std::vector<int32_t> batch_row;    // [rows]: number in the batch
+  std::vector<Range> ranges;         // one per sequence of the batch; may be empty ones
+
+  int64_t rows() const { return static_cast<int64_t>(positions.size()); }
+};
+
+// Buffers of one pass, sized for max_rows rows once. Activations are float (base/device.h).
+struct Workspace {
+  Workspace(const Config& config, int64_t max_rows, int64_t max_tokens);
+
+  std::vector<float> streams;  // [rows, hc_mult, hidden]
+  std::vector<float> pre;      // [rows, hc_mult]: weights of the next sublayer's input
+  std::vector<float> post;     // [rows, hc_mult]
+  std::vector<float> mix;      // [rows, hc_mult, hc_mult]
+  std::vector<float> x;        // [rows, hidden]: normed input of the sublayer
+  std::vector<float> y;        // [rows, hidden]: its output
+
+  std::vector<float> query_latent;        // [rows, q_lora_rank]
+  std::vector<float> q;                   // [rows, heads, head_dim]
+  std::vector<float> heads;               // [rows, heads, head_dim]
+  std::vector<float> kv;                  // [rows, head_dim]: window kv, then the compressor's a
+  std::vector<float> gate;                // [rows, head_dim]: the compressor's gate
+  std::vector<std::byte> window_records;  // [rows] records
+
+  std::vector<float> index_q;             // [rows, index heads, index dim]
+  std::vector<float> index_weights;       // [rows, index heads]
+  std::vector<float> scores;              // [tile rows, most entries]
+  std::vector<int32_t> visible;           // [rows]
+  std::vector<int32_t> selected;          // [rows, index_topk]
+  std::vector<int32_t> selected_counts;   // [rows]
+  std::vector<int32_t> candidates;        // [rows, candidate_stride]
+  std::vector<int32_t> candidate_counts;  // [rows]
+  int64_t score_stride = 0;
+  int64_t candidate_stride = 0;
+
+  std::vector<int32_t> experts;       // [rows, num_experts_per_tok]
+  std::vector<float> expert_weights;  // [rows, num_experts_per_tok]
+  std::vector<int64_t> engram_rows;   // [Engram layers, rows, columns]
+};
+
+// One forward pass (spec: model 3, 5). forward() is the whole model on one screen; the other functions are its parts.
+class Model::Forward {
+ public:
+  Forward(const Checkpoint& checkpoint, const Device& device, const ModelOptions& options,
+          std::optional<EngramHash> hash);
+
+  void forward(const Batch& batch, float* logits, LayerObserver* observer);
+
+  const Config& config() const { return config_; }
+  const ModelPlan& plan() const { return plan_; }
+  int64_t max_rows() const { return max_rows_; }
+
+ private:
+  void embed(const Batch& batch);
+  void layer(int64_t n);
+  void head(const Batch& batch, float* logits);
+
+  void add_engram(int64_t n);
+  void publish(int64_t n);         // a source's global entries and index keys
+  void cut_rows();                 // the seam: drops the rows that decoder layers need not run
+  void attention(int64_t n);       // x -> y
+  void select_entries(int64_t n);  // an index source's choice, for it and the layers that reuse it
+  void select_tile(int64_t n, int64_t begin, int64_t end);
+  bool select_all(int64_t n, int64_t begin, int64_t end);
+  void keep_windows(int64_t n);
+  void experts(int64_t n);                           // x -> y
+  void mix_streams(const HyperSite& site);           // streams -> next pre, post, mix
+  void apply(const float* y, const uint16_t* norm);  // y into the streams; next x
+  void linear(const std::vector<float>& x, const ops::WeightMatrix& weight, std::vector<float>& y, bool quantize,
+              Activations activations);
+  void hash_ngrams(const Batch& batch);
+
+  const Config& config_;
+  const Device& device_;
+  ModelPlan plan_;
+  Weights weights_;
+  std::optional<EngramHash> hash_;
+  Activations activations_;
+  bool quantize_;
+  int64_t max_rows_;
+  float norm_eps_;
+  std::vector<float> local_frequencies_;       // table L: layers without global attention
+  std::vector<float> compressed_frequencies_;  // table C: all others
+
+  Workspace work_;
+  RowSet rows_;
+  std::vector<ops::AttentionSequence> attention_sequences_;
+};
+
+}  // namespace gannet

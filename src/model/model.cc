@@ -1,0 +1,53 @@
+#include "model/model.h"
+
+#include <utility>
+
+#include "model/forward.h"
+
+namespace gannet {
+namespace {
+
+Status check_token_map(const Config& config, const std::vector<int32_t>& map) {
+  if (static_cast<int64_t>(map.size()) != config.vocab_size) {
+    return invalid_input("Engram's token map has {} ids; the model's vocab_size is {}", map.size(), config.vocab_size);
+  }
+  for (const int32_t id : map) {
+    if (id < 0 || id >= config.engram_compressed_vocab_size) {
+      return invalid_input(
+          "the tokenizer gives the compressed token id {}; config.json's engram_compressed_vocab_size is {}", id,
+          config.engram_compressed_vocab_size);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> Model::create(const Checkpoint& checkpoint, const Device& device,
+                                             const ModelOptions& options, std::vector<int32_t> token_map) {
+  std::optional<EngramHash> hash;
+  if (!checkpoint.config().engram_layer_ids.empty()) {
+    GANNET_TRY_STATUS(check_token_map(checkpoint.config(), token_map));
+    hash.emplace(checkpoint.config(), std::move(token_map));
+  }
+  return std::unique_ptr<Model>(new Model(std::make_unique<Forward>(checkpoint, device, options, std::move(hash))));
+}
+
+Model::Model(std::unique_ptr<Forward> forward) : forward_(std::move(forward)) {}
+Model::~Model() = default;
+
+const Config& Model::config() const {
+  return forward_->config();
+}
+const ModelPlan& Model::plan() const {
+  return forward_->plan();
+}
+int64_t Model::max_rows() const {
+  return forward_->max_rows();
+}
+
+void Model::forward(const Batch& batch, float* logits, LayerObserver* observer) {
+  forward_->forward(batch, logits, observer);
+}
+
+}  // namespace gannet

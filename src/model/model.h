@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/device.h"
+#include "checkpoint/checkpoint.h"
+#include "model/batch.h"
+#include "model/engram_hash.h"
+#include "model/layer_plan.h"
+#include "model/weights.h"
+
+namespace gannet {
+
+struct ModelOptions {
+  Activations activations = Activations::bf16;
+  bool quantize_activations = true;  // Q8 in front of FP8 and FP4 linears
+  int64_t max_rows = 512;            // of one forward pass
+  int64_t max_tokens = 0;            // longest sequence; 0: the config's max_position_embeddings
+};
+
+// Sees what goes into and comes out of every layer; for traces. `streams` [rows, hc_mult, hidden] are taken before
+// Engram adds to them, `pre` [rows, hc_mult]. At the seam fewer rows may come out than went in.
+class LayerObserver {
+ public:
+  virtual ~LayerObserver() = default;
+  virtual void layer_in(int64_t layer, std::span<const int32_t> positions, const float* streams, const float* pre) = 0;
+  virtual void layer_out(int64_t layer, std::span<const int32_t> positions, const float* streams, const float* pre) = 0;
+};
+
+// The model on one device: weights, plan and the buffers of a forward pass, all allocated here.
+class Model {
+ public:
+  // `checkpoint` and `device` must outlive the model. `token_map` [vocab_size] holds Engram's compressed ids; it may be
+  // empty when the config has no Engram layer, and is checked otherwise.
+  static Result<std::unique_ptr<Model>> create(const Checkpoint& checkpoint, const Device& device,
+                                               const ModelOptions& options, std::vector<int32_t> token_map);
+  ~Model();
+
+  const Config& config() const;
+  const ModelPlan& plan() const;
+  int64_t max_rows() const;
+
+  // Runs the batch's rows (at most max_rows) and advances their sequences. Writes logits [logit_rows, vocab_size].
+  void forward(const Batch& batch, float* logits, LayerObserver* observer = nullptr);
+
+ private:
+  class Forward;
+  explicit Model(std::unique_ptr<Forward> forward);
+  std::unique_ptr<Forward> forward_;
+};
+
+}  // namespace gannet
