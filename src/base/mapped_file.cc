@@ -48,6 +48,13 @@ Status write_all(const Descriptor& file, std::span<const std::byte> bytes, const
   return {};
 }
 
+// A device or a pipe (/dev/stdout): renaming a file over it would replace it. A directory is refused here.
+Status write_in_place(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.get() < 0) return failed("{}: cannot be opened: {}", path.string(), std::strerror(errno));
+  return write_all(file, bytes, path);
+}
+
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
@@ -90,6 +97,8 @@ Result<std::string> read_file(const std::filesystem::path& path, size_t limit) {
 }
 
 Status write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return write_in_place(path, bytes);
   auto temporary = path;
   temporary += ".partial";
   Status status;

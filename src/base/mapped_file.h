@@ -28,7 +28,7 @@ class MappedFile {
 Result<std::string> read_file(const std::filesystem::path& path, size_t limit = size_t{256} << 20);
 
 // Writes through a temporary file beside `path`, flushes and renames it, so that a full disk or a crash never leaves
-// half a file under that name.
+// half a file under that name. What is there and no regular file (/dev/stdout, a pipe) is written in place.
 Status write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 
 }  // namespace gannet

@@ -68,6 +68,7 @@ void q8_pack(std::span<const float> x, uint8_t* codes, uint8_t* scales) {
 }
 
 void q8_unpack(const uint8_t* codes, const uint8_t* scales, std::span<float> x) {
+  GANNET_CHECK(x.size() % kMxGroup == 0);
   for (size_t i = 0; i < x.size(); ++i) x[i] = e4m3_to_float(codes[i]) * e8m0_to_float(scales[i / kMxGroup]);
 }
 
@@ -81,6 +82,7 @@ void q4mx_pack(std::span<const float> x, uint8_t* codes, uint8_t* scales) {
 }
 
 void q4mx_unpack(const uint8_t* codes, const uint8_t* scales, std::span<float> x) {
+  GANNET_CHECK(x.size() % kMxGroup == 0);
   for (size_t g = 0; g < x.size() / kMxGroup; ++g) {
     unpack_nibbles(codes + g * kMxGroup / 2, e8m0_to_float(scales[g]), x.subspan(g * kMxGroup, kMxGroup));
   }
@@ -96,6 +98,7 @@ void q4nv_pack(std::span<const float> x, uint8_t* codes, uint8_t* scales) {
 }
 
 void q4nv_unpack(const uint8_t* codes, const uint8_t* scales, std::span<float> x) {
+  GANNET_CHECK(x.size() % kNvGroup == 0);
   for (size_t g = 0; g < x.size() / kNvGroup; ++g) {
     unpack_nibbles(codes + g * kNvGroup / 2, e4m3_to_float(scales[g]), x.subspan(g * kNvGroup, kNvGroup));
   }
