@@ -49,6 +49,10 @@ void Command::option(const std::string& name, std::string& target, const std::st
   app_->add_option(name, target, help)->capture_default_str();
 }
 
+void Command::required_option(const std::string& name, std::string& target, const std::string& help) {
+  app_->add_option(name, target, help)->required();
+}
+
 void Command::option(const std::string& name, std::optional<std::string>& target, const std::string& help) {
   app_->add_option(name, target, help);
 }

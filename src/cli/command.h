@@ -26,6 +26,7 @@ class Command {
   void positional(const std::string& name, std::string& target, const std::string& help);
   void optional_positional(const std::string& name, std::string& target, const std::string& help);
   void option(const std::string& name, std::string& target, const std::string& help);
+  void required_option(const std::string& name, std::string& target, const std::string& help);
   void option(const std::string& name, std::optional<std::string>& target, const std::string& help);
   void option(const std::string& name, std::vector<std::string>& target, const std::string& help);
   // Numbers outside [low, high] are refused with a message that names the option and the range.

@@ -1,1 +1,9 @@
-int main() { return 0; }
+#include "cli/command.h"
+
+namespace {
+
+void add_commands(gannet::cli::Command& root) { gannet::cli::add_logits(root); }
+
+}  // namespace
+
+int main(int argc, char** argv) { return gannet::cli::run_program(argc, argv, add_commands); }
