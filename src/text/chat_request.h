@@ -109,6 +109,8 @@ struct ChatRequest {
   std::map<std::string, std::pair<std::string, std::string>> namespaces;
   // Name of the tool that Responses declared as {"type": "tool_search"}, or empty.
   std::string tool_search_name;
+  // Responses API: the answer that this request goes on from, or empty. Its items are not in `messages`.
+  std::string previous_response_id;
   // Names of tools declared as {"type": "custom"} in Responses: their one argument is free text named "input".
   std::vector<std::string> custom_tools;
 };
