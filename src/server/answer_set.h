@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/answer.h"
+#include "server/errors.h"
+#include "server/served_model.h"
+#include "text/chat_request.h"
+#include "text/message_parser.h"
+
+namespace gannet::server {
+
+// All answers to one request: `n` for each of its prompts. Destroying it cancels those that have not ended.
+class AnswerSet {
+ public:
+  struct Plan {
+    std::string id;                             // of the response, for logs
+    std::vector<std::vector<int32_t>> prompts;  // answer number = prompt number * n + sample number
+    text::SamplingRequest sampling;
+    text::ParseOptions parse;
+  };
+  static constexpr int64_t kMaxAnswers = 128;  // of one request
+
+  // Checks the plan against the model and starts all answers, or none. Samples of one prompt have seeds in sequence.
+  static ApiResult<AnswerSet> start(const ServedModel& model, Plan plan);
+  ~AnswerSet();
+  AnswerSet(AnswerSet&&) = default;
+  AnswerSet& operator=(AnswerSet&&) = default;
+
+  void notify(const std::function<void()>& wake);
+  size_t size() const { return answers_.size(); }
+  Answer& operator[](size_t index) { return answers_[index]; }
+  const Answer& operator[](size_t index) const { return answers_[index]; }
+  bool all_ended() const;
+
+  int64_t prompt_tokens() const { return prompt_tokens_; }
+  int64_t completion_tokens() const;
+  int64_t reasoning_tokens() const;
+
+ private:
+  AnswerSet() = default;
+
+  std::string id_;  // empty once moved from
+  std::vector<Answer> answers_;
+  int64_t prompt_tokens_ = 0;  // of all prompts, each counted once
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
+// Refuses a request for a model that is not served here; an empty name is the served model.
+ApiResult<void> check_model(const ServedModel& model, const std::string& name);
+
+// A random identifier: the prefix and 24 letters and digits.
+std::string new_id(std::string_view prefix);
+
+}  // namespace gannet::server

@@ -1,0 +1,74 @@
+#include "server/model_session.h"
+
+#include <system_error>
+#include <utility>
+
+#include "cache/record_layout.h"
+#include "checkpoint/checkpoint.h"
+
+namespace gannet::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The last part of a path, also of one that ends in a slash or is ".".
+std::string last_part(const fs::path& path) {
+  fs::path normal = fs::absolute(path).lexically_normal();
+  if (!normal.has_filename()) normal = normal.parent_path();
+  return normal.filename().string();
+}
+
+Result<std::unique_ptr<text::Tokenizer>> load_tokenizer(const fs::path& directory, const Config& config) {
+  const fs::path file = directory / "tokenizer.json";
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) {
+    return invalid_input("{}: missing; text goes in and out through the model's tokenizer", file.string());
+  }
+  GANNET_TRY(auto tokenizer, text::Tokenizer::load(file));
+  if (tokenizer.vocab_size() > config.vocab_size) {
+    return invalid_input("{}: has {} ids, more than the vocab_size {} in config.json", file.string(),
+                         tokenizer.vocab_size(), config.vocab_size);
+  }
+  return std::make_unique<text::Tokenizer>(std::move(tokenizer));
+}
+
+Result<std::vector<int32_t>> engram_map(const ModelPlan& plan) {
+  if (plan.config.engram_layer_ids.empty()) return std::vector<int32_t>();
+  auto map = text::compressed_token_map(*plan.tokenizer, static_cast<int32_t>(plan.config.vocab_size));
+  if (map.size != plan.config.engram_compressed_vocab_size) {
+    return invalid_input("{}: its tokens fall into {} Engram classes, but config.json says {}",
+                         (plan.directory / "tokenizer.json").string(), map.size,
+                         plan.config.engram_compressed_vocab_size);
+  }
+  return std::move(map.ids);
+}
+
+}  // namespace
+
+Result<ModelPlan> plan_model(std::string_view model) {
+  ModelPlan plan;
+  GANNET_TRY(plan.directory, find_model(model));
+  plan.name = last_part(plan.directory);
+  GANNET_TRY(const Checkpoint checkpoint, Checkpoint::open(plan.directory));
+  plan.config = checkpoint.config();
+  GANNET_TRY(plan.tokenizer, load_tokenizer(plan.directory, plan.config));
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    plan.weight_bytes += static_cast<int64_t>(tensor.bytes.size());
+  }
+  plan.kv_bytes_per_token = global_bytes_per_token(plan.config);
+  plan.window_bytes = window_state_bytes(plan.config);
+  return plan;
+}
+
+Result<ModelSession> open_model(ModelPlan plan, EngineOptions options) {
+  options.model = plan.directory;
+  GANNET_TRY(options.engram_token_map, engram_map(plan));
+  ModelSession session;
+  session.name = std::move(plan.name);
+  session.config = std::move(plan.config);
+  session.tokenizer = std::move(plan.tokenizer);
+  GANNET_TRY(session.engine, create_engine(std::move(options)));
+  return session;
+}
+
+}  // namespace gannet::server

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "engine/engine.h"
+#include "text/tokenizer.h"
+
+namespace gannet::server {
+
+// A model opened for text: what serve, chat and generate share.
+struct ModelSession {
+  std::string name;  // last part of the model's path
+  Config config;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::unique_ptr<Engine> engine;
+};
+
+// What is known of a model before its weights are loaded.
+struct ModelPlan {
+  std::string name;
+  std::filesystem::path directory;
+  Config config;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  int64_t weight_bytes = 0;       // of all tensors in the checkpoint
+  double kv_bytes_per_token = 0;  // global KV
+  int64_t window_bytes = 0;       // sliding-window state of one sequence
+};
+
+// Checks the directory, the config, the tokenizer and the headers of the weights. `model` is a directory or the name
+// of one under models/. Errors say which file is at fault.
+Result<ModelPlan> plan_model(std::string_view model);
+
+// Loads the weights and starts the engine; `options.model` and the Engram token map are filled in.
+Result<ModelSession> open_model(ModelPlan plan, EngineOptions options);
+
+}  // namespace gannet::server
