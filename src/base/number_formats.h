@@ -31,6 +31,11 @@ inline float e8m0_to_float(uint8_t code) {
   return std::bit_cast<float>(static_cast<uint32_t>(code) << 23);
 }
 
+// 1 / e8m0_to_float(code): a power of two, too. Not for code 255.
+inline float e8m0_to_inverse(uint8_t code) {
+  return e8m0_to_float(static_cast<uint8_t>(254 - code));
+}
+
 // E4M3FN: sign, 4 exponent bits (bias 7), 3 mantissa bits; no infinity, largest 448, code 0x7f (and 0xff) is NaN.
 inline constexpr float kE4m3Max = 448.0F;
 float e4m3_to_float(uint8_t code);

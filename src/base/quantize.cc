@@ -16,10 +16,6 @@ float largest_magnitude(std::span<const float> x) {
   return amax;
 }
 
-uint8_t q8_scale(std::span<const float> group) {
-  return power_of_two_scale(std::max(largest_magnitude(group), 1e-4F), kE4m3Max);
-}
-
 uint8_t q4mx_scale(std::span<const float> group) {
   return power_of_two_scale(std::max(largest_magnitude(group), 6 * 0x1p-126F), kE2m1Max);
 }
@@ -51,17 +47,11 @@ void unpack_nibbles(const uint8_t* codes, float scale, std::span<float> group) {
 
 }  // namespace
 
-uint8_t power_of_two_scale(float amax, float limit) {
-  const uint32_t bits = std::bit_cast<uint32_t>(amax * (1.0F / limit));
-  const uint32_t exponent = (bits >> 23) + ((bits & 0x7fffff) != 0 ? 1 : 0);
-  return static_cast<uint8_t>(std::min<uint32_t>(exponent, 254));
-}
-
 void q8_pack(std::span<const float> x, uint8_t* codes, uint8_t* scales) {
   GANNET_CHECK(x.size() % kMxGroup == 0);
   for (size_t g = 0; g < x.size() / kMxGroup; ++g) {
     const auto group = x.subspan(g * kMxGroup, kMxGroup);
-    scales[g] = q8_scale(group);
+    scales[g] = q8_scale(largest_magnitude(group));
     const float scale = e8m0_to_float(scales[g]);
     for (int i = 0; i < kMxGroup; ++i) codes[g * kMxGroup + i] = to_e4m3(group[i], scale);
   }
@@ -108,7 +98,7 @@ void q8_round(std::span<float> x) {
   GANNET_CHECK(x.size() % kMxGroup == 0);
   for (size_t g = 0; g < x.size() / kMxGroup; ++g) {
     const auto group = x.subspan(g * kMxGroup, kMxGroup);
-    const float scale = e8m0_to_float(q8_scale(group));
+    const float scale = e8m0_to_float(q8_scale(largest_magnitude(group)));
     for (float& value : group) value = e4m3_to_float(to_e4m3(value, scale)) * scale;
   }
 }

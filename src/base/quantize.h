@@ -1,7 +1,11 @@
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
+
+#include "base/number_formats.h"
 
 // The three block formats of activations and caches (spec: model 3.1): each packs and unpacks whole groups.
 namespace gannet {
@@ -21,7 +25,16 @@ constexpr int64_t q4nv_bytes(int64_t n) {
 }
 
 // Smallest power of two >= amax * fp32(1 / limit), as an E8M0 code. amax > 0.
-uint8_t power_of_two_scale(float amax, float limit);
+inline uint8_t power_of_two_scale(float amax, float limit) {
+  const uint32_t bits = std::bit_cast<uint32_t>(amax * (1.0F / limit));
+  const uint32_t exponent = (bits >> 23) + ((bits & 0x7fffff) != 0 ? 1 : 0);
+  return static_cast<uint8_t>(std::min<uint32_t>(exponent, 254));
+}
+
+// The scale of a Q8 group whose largest magnitude is amax.
+inline uint8_t q8_scale(float amax) {
+  return power_of_two_scale(std::max(amax, 1e-4F), kE4m3Max);
+}
 
 // Q8: E4M3 codes with one E8M0 scale for 32 channels. codes [n], scales [n / 32]; n a multiple of 32.
 void q8_pack(std::span<const float> x, uint8_t* codes, uint8_t* scales);

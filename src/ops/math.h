@@ -41,13 +41,16 @@ inline float inverse_rms(const float* x, int64_t n, float eps) {
   return 1.0F / std::sqrt(dot(x, x, n) / static_cast<float>(n) + eps);
 }
 
-// Grow-only memory of one thread, so that ops do not allocate once they have run at their largest size. `Tag` keeps the
-// buffers of different users apart.
+// Grow-only memory of one thread, aligned to 64 bytes, so that ops do not allocate once they have run at their largest
+// size. `Tag` keeps the buffers of different users apart.
 template <class Tag, class T = float>
 T* scratch(int64_t size) {
+  constexpr int64_t kAlignment = 64;
+  static_assert(kAlignment % sizeof(T) == 0);
   thread_local std::vector<T> buffer;
-  if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
-  return buffer.data();
+  const int64_t needed = size + kAlignment / int64_t{sizeof(T)};
+  if (static_cast<int64_t>(buffer.size()) < needed) buffer.resize(needed);
+  return buffer.data() + (-reinterpret_cast<uintptr_t>(buffer.data()) % kAlignment) / sizeof(T);
 }
 
 }  // namespace gannet::ops

@@ -1,9 +1,96 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/linear/kernels.h"
 #include "ops/linear/op.h"
+#include "ops/math.h"
 
 namespace gannet::ops {
+namespace {
 
-void linear(const Device&, const LinearParams& params) {
-  linear_reference(params);
+constexpr int64_t kBlock = 32;
+
+void check(const LinearParams& params) {
+  const WeightMatrix& w = params.weight;
+  const bool scaled = w.format == WeightFormat::fp8 || w.format == WeightFormat::mxfp4;
+  GANNET_CHECK(params.rows >= 0 && params.outputs >= 0 && w.cols >= 0);
+  GANNET_CHECK(params.first_output >= 0 && params.first_output + params.outputs <= w.rows);
+  GANNET_CHECK(params.x_stride >= w.cols || params.rows <= 1);
+  GANNET_CHECK(params.y_stride >= params.outputs || params.rows <= 1);
+  GANNET_CHECK(w.format != WeightFormat::mxfp4 || w.cols % kBlock == 0);
+  GANNET_CHECK(!params.quantize_input || w.cols % kBlock == 0);
+  GANNET_CHECK(!scaled || w.scale != nullptr);
+}
+
+}  // namespace
+
+const LinearKernels* linear_kernels(Simd simd) {
+  switch (simd) {
+    case Simd::none:
+      return nullptr;
+    case Simd::avx2:
+      return &kLinearAvx2;
+    case Simd::avx512:
+    case Simd::avx512_bf16:
+      return &kLinearAvx512;
+  }
+  return nullptr;
+}
+
+int64_t weight_bytes(const WeightMatrix& weight, int64_t outputs) {
+  const int64_t elements = outputs * weight.cols;
+  switch (weight.format) {
+    case WeightFormat::fp8:
+      return elements + elements / (kBlock * kBlock);
+    case WeightFormat::mxfp4:
+      return elements / 2 + elements / kBlock;
+    case WeightFormat::bf16:
+      return elements * 2;
+    case WeightFormat::f32:
+      return elements * 4;
+  }
+  return 0;
+}
+
+int64_t outputs_per_thread(const WeightMatrix& weight, int64_t rows) {
+  // Waking a thread costs some microseconds, in which one reads some tens of kilobytes or multiplies twice as often.
+  constexpr int64_t kWorth = 64 * 1024;
+  const int64_t work = std::max<int64_t>(1, weight.cols * (rows + 1) / 2);
+  return std::max<int64_t>(8, (kWorth / work + 7) / 8 * 8);
+}
+
+void prepare_rows(const Device& device, const LinearKernels& kernels, const float* x, int64_t x_stride, int64_t rows,
+                  int64_t cols, bool quantize, float* prepared) {
+  const int64_t width = prepared_cols(cols);
+  const int64_t rows_per_thread = std::max<int64_t>(1, 64 * 1024 / std::max<int64_t>(width, 1));
+  device.pool->parallel_for(rows, rows_per_thread, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) kernels.prepare(x + r * x_stride, cols, quantize, prepared + r * width);
+  });
+}
+
+void linear(const Device& device, const LinearParams& params) {
+  check(params);
+  if (params.rows == 0 || params.outputs == 0) return;
+  const LinearKernels* kernels = linear_kernels(device.simd);
+  if (kernels == nullptr) return linear_reference(params);
+
+  const WeightMatrix& w = params.weight;
+  const int64_t width = prepared_cols(w.cols);
+  float* prepared = scratch<struct LinearInputTag>(params.rows * width);
+  prepare_rows(device, *kernels, params.x, params.x_stride, params.rows, w.cols, params.quantize_input, prepared);
+  const float** x = scratch<struct LinearRowsTag, const float*>(params.rows);
+  for (int64_t r = 0; r < params.rows; ++r) x[r] = prepared + r * width;
+
+  device.pool->parallel_for(params.outputs, outputs_per_thread(w, params.rows), [&](int64_t begin, int64_t end) {
+    kernels->multiply({.weight = w,
+                       .first = params.first_output + begin,
+                       .count = end - begin,
+                       .x = x,
+                       .rows = params.rows,
+                       .y = params.y + begin,
+                       .y_stride = params.y_stride,
+                       .round = params.activations == Activations::bf16});
+  });
 }
 
 }  // namespace gannet::ops

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/device.h"
+#include "ops/linear/op.h"
+
+// The two halves of a fast linear, shared with `experts`: inputs are prepared once for all weights that they meet, then
+// multiplied by ranges of outputs, which threads share out as they like.
+namespace gannet::ops {
+
+// Columns of a prepared row: `cols` rounded up to whole chunks; the rest is zero.
+inline constexpr int64_t kPreparedChunk = 64;
+inline int64_t prepared_cols(int64_t cols) {
+  return (cols + kPreparedChunk - 1) / kPreparedChunk * kPreparedChunk;
+}
+
+// Outputs [first, first + count) of `weight` for `rows` prepared inputs; y[r * y_stride + i] is output first + i of row
+// r, rounded to bf16 if `round` says so.
+struct LinearRange {
+  WeightMatrix weight;
+  int64_t first = 0;
+  int64_t count = 0;
+  const float* const* x = nullptr;  // [rows] pointers to prepared rows, 64-byte aligned
+  int64_t rows = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  bool round = false;
+};
+
+struct LinearKernels {
+  // Writes one row in the kernels' order (in every group of 32 columns the even ones, then the odd ones), through Q8 if
+  // asked. `prepared` has prepared_cols(cols) floats.
+  void (*prepare)(const float* x, int64_t cols, bool quantize, float* prepared);
+  void (*multiply)(const LinearRange& range);
+};
+
+extern const LinearKernels kLinearAvx2;
+extern const LinearKernels kLinearAvx512;
+
+// The best variant up to `simd`, or null: then only the reference runs. AVX512-BF16 has no variant of its own: on
+// Sapphire Rapids its dot product of 32 pairs takes longer than two FMAs of 16.
+const LinearKernels* linear_kernels(Simd simd);
+
+// Bytes of weights and scales that `outputs` outputs read.
+int64_t weight_bytes(const WeightMatrix& weight, int64_t outputs);
+
+// Smallest number of outputs that is worth a thread of its own.
+int64_t outputs_per_thread(const WeightMatrix& weight, int64_t rows);
+
+// Prepares `rows` rows at x + r * x_stride into `prepared` (prepared_cols(cols) floats apart), on all threads if there
+// is enough work.
+void prepare_rows(const Device& device, const LinearKernels& kernels, const float* x, int64_t x_stride, int64_t rows,
+                  int64_t cols, bool quantize, float* prepared);
+
+}  // namespace gannet::ops

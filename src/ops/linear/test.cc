@@ -1,0 +1,336 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/quantize.h"
+#include "ops/linear/kernels.h"
+#include "ops/linear/op.h"
+#include "ops/linear/test_weight.h"
+#include "ops/testing.h"
+
+namespace gannet::ops::test {
+namespace {
+
+// A call's input and options; strides are wider than the rows.
+struct Call {
+  const TestWeight* weight;
+  std::vector<float> x;
+  int64_t rows = 1;
+  int64_t first = 0;
+  int64_t outputs = 0;
+  bool quantize = false;
+  Activations activations = Activations::fp32;
+
+  int64_t cols() const { return weight->matrix().cols; }
+  int64_t x_stride() const { return cols() + 3; }
+  int64_t y_stride() const { return outputs + 5; }
+};
+
+Call random_call(const TestWeight& weight, int64_t rows, Random& random) {
+  Call call{.weight = &weight, .x = {}, .rows = rows, .outputs = weight.matrix().rows};
+  call.x = random.activations(rows * call.x_stride());
+  return call;
+}
+
+// All outputs, without the gaps between rows, which must stay as they were. A null device means the reference.
+std::vector<float> run(const Call& call, const Device* device) {
+  std::vector<float> y = poisoned(call.rows * call.y_stride());
+  const LinearParams params{.x = call.x.data(),
+                            .x_stride = call.x_stride(),
+                            .rows = call.rows,
+                            .weight = call.weight->matrix(),
+                            .first_output = call.first,
+                            .outputs = call.outputs,
+                            .y = y.data(),
+                            .y_stride = call.y_stride(),
+                            .quantize_input = call.quantize,
+                            .activations = call.activations};
+  if (device != nullptr) {
+    linear(*device, params);
+  } else {
+    linear_reference(params);
+  }
+  std::vector<float> result;
+  for (int64_t r = 0; r < call.rows; ++r) {
+    const auto row = y.begin() + r * call.y_stride();
+    result.insert(result.end(), row, row + call.outputs);
+    for (int64_t i = call.outputs; i < call.y_stride(); ++i) EXPECT_TRUE(std::isnan(row[i])) << "written past the end";
+  }
+  return result;
+}
+
+// The sum in double, and how far an fp32 sum of these terms in any order may be from it (one rounding for each term and
+// for each addition that it goes through; subnormal results lose up to 2^-141 each).
+struct Expected {
+  double value = 0;
+  double bound = 0;
+};
+
+std::vector<Expected> in_double(const Call& call) {
+  std::vector<Expected> expected;
+  for (int64_t r = 0; r < call.rows; ++r) {
+    const std::span<const float> row(call.x.data() + r * call.x_stride(), call.cols());
+    const std::vector<double> x = call.quantize ? oracle::q8(row) : doubles(row);
+    for (int64_t n = call.first; n < call.first + call.outputs; ++n) {
+      Expected e;
+      for (int64_t k = 0; k < call.cols(); ++k) {
+        const double term = x[k] * call.weight->value(n, k);
+        e.value += term;
+        e.bound += std::fabs(term);
+      }
+      e.bound = e.bound * static_cast<double>(call.cols() + 2) * 0x1p-24 + static_cast<double>(call.cols()) * 0x1p-141;
+      if (call.activations == Activations::bf16) e.bound += (std::fabs(e.value) + e.bound) * 0x1p-8;
+      expected.push_back(e);
+    }
+  }
+  return expected;
+}
+
+void expect_within(std::span<const float> y, const std::vector<Expected>& expected) {
+  ASSERT_EQ(y.size(), expected.size());
+  for (size_t i = 0; i < y.size(); ++i) {
+    ASSERT_LE(std::fabs(static_cast<double>(y[i]) - expected[i].value), expected[i].bound)
+        << "output " << i << ": " << y[i] << ", expected " << expected[i].value;
+  }
+}
+
+void expect_right_everywhere(const Call& call) {
+  const auto expected = in_double(call);
+  expect_within(run(call, nullptr), expected);
+  on_each_device([&](const Device& device) { expect_within(run(call, &device), expected); });
+}
+
+std::vector<int64_t> widths(WeightFormat format) {
+  if (format == WeightFormat::mxfp4) return {32, 64, 96, 512, 544, 1152};
+  return {1, 7, 31, 32, 33, 64, 65, 95, 96, 511, 512, 513, 1100};
+}
+
+TEST(Linear, MatchesTheSumInDoubleForAllFormatsAndShapes) {
+  Random random(1);
+  for (const WeightFormat format : kWeightFormats) {
+    for (const int64_t cols : widths(format)) {
+      for (const int64_t outputs : {1, 3, 8, 37}) {
+        SCOPED_TRACE(std::string(name_of(format)) + " " + std::to_string(outputs) + " x " + std::to_string(cols));
+        const TestWeight weight = TestWeight::random(format, outputs, cols, random);
+        for (const int64_t rows : {1, 2, 3, 5, 8}) {
+          SCOPED_TRACE(std::to_string(rows) + " rows");
+          expect_right_everywhere(random_call(weight, rows, random));
+        }
+      }
+    }
+  }
+}
+
+TEST(Linear, QuantisesItsInput) {
+  Random random(2);
+  for (const WeightFormat format : kWeightFormats) {
+    SCOPED_TRACE(name_of(format));
+    const TestWeight weight = TestWeight::random(format, 40, 1056, random);
+    for (const int64_t rows : {1, 7}) {
+      Call call = random_call(weight, rows, random);
+      for (float& value : call.x) value *= std::exp2(static_cast<float>(random.integer(-20, 12)));
+      call.quantize = true;
+      expect_right_everywhere(call);
+    }
+  }
+}
+
+TEST(Linear, RoundsToBf16OnlyInThatMode) {
+  Random random(3);
+  for (const WeightFormat format : kWeightFormats) {
+    SCOPED_TRACE(name_of(format));
+    const TestWeight weight = TestWeight::random(format, 21, 160, random);
+    for (const int64_t rows : {1, 6}) {
+      Call bf16 = random_call(weight, rows, random);
+      Call fp32 = bf16;
+      bf16.activations = Activations::bf16;
+      expect_right_everywhere(bf16);
+      on_each_device([&](const Device& device) { expect_rounding_of(run(bf16, &device), run(fp32, &device)); });
+    }
+  }
+}
+
+TEST(Linear, NoRowsOrNoOutputsLeaveTheOutputAlone) {
+  Random random(4);
+  const TestWeight weight = TestWeight::random(WeightFormat::fp8, 33, 64, random);
+  on_each_device([&](const Device& device) {
+    EXPECT_TRUE(run(random_call(weight, 0, random), &device).empty());
+    Call call = random_call(weight, 2, random);
+    call.outputs = 0;
+    EXPECT_TRUE(run(call, &device).empty());
+  });
+}
+
+TEST(Linear, PartOfTheOutputsEqualsThatPartOfTheWhole) {
+  Random random(5);
+  for (const WeightFormat format : kWeightFormats) {
+    SCOPED_TRACE(name_of(format));
+    const TestWeight weight = TestWeight::random(format, 77, 608, random);
+    for (const int64_t rows : {1, 4, 9}) {
+      Call call = random_call(weight, rows, random);
+      on_each_device([&](const Device& device) {
+        call.first = 0;
+        call.outputs = 77;
+        const auto whole = run(call, &device);
+        for (const auto& [first, outputs] : {std::pair{0, 1}, {5, 30}, {31, 2}, {33, 44}, {76, 1}}) {
+          call.first = first;
+          call.outputs = outputs;
+          const auto part = run(call, &device);
+          for (int64_t r = 0; r < rows; ++r) {
+            expect_same_bits(std::span(part).subspan(r * outputs, outputs),
+                             std::span(whole).subspan(r * 77 + first, outputs));
+          }
+        }
+      });
+    }
+  }
+}
+
+// Rows alone, in batches of every path and at every place give the same bits, on any number of threads, every time.
+TEST(Linear, ARowDoesNotDependOnItsBatch) {
+  Random random(6);
+  for (const WeightFormat format : kWeightFormats) {
+    SCOPED_TRACE(name_of(format));
+    const TestWeight weight = TestWeight::random(format, 45, 1120, random);
+    Call all = random_call(weight, 140, random);
+    all.quantize = true;
+    for (const Simd simd : usable_simd()) {
+      if (simd == Simd::none) continue;  // row by row anyway, and slow
+      SCOPED_TRACE(name_of(simd));
+      ThreadPool one(1), two(2, false);
+      const Device device{.pool = &one, .simd = simd};
+      const auto expected = run(all, &device);
+      const Device other{.pool = &two, .simd = simd};
+      expect_same_bits(run(all, &other), expected);
+      for (const auto& [first, rows] :
+           {std::pair{0, 1}, {139, 1}, {3, 2}, {50, 3}, {7, 4}, {9, 5}, {64, 16}, {11, 64}}) {
+        SCOPED_TRACE(std::to_string(rows) + " rows from " + std::to_string(first));
+        Call batch = all;
+        batch.rows = rows;
+        batch.x.erase(batch.x.begin(), batch.x.begin() + first * all.x_stride());
+        expect_same_bits(run(batch, &device), std::span(expected).subspan(first * 45, rows * 45));
+      }
+    }
+  }
+}
+
+// Each code in turn against an input of one, so that the result is the decoded weight.
+TEST(Linear, DecodesEveryCodeExactly) {
+  for (const WeightFormat format : {WeightFormat::fp8, WeightFormat::mxfp4, WeightFormat::bf16}) {
+    SCOPED_TRACE(name_of(format));
+    const uint32_t codes = format == WeightFormat::fp8 ? 256 : format == WeightFormat::mxfp4 ? 16 : 65536;
+    TestWeight weight(format, codes, 64);
+    for (const int64_t col : {0, 1, 30, 31, 32, 50, 63}) {
+      for (int64_t row = 0; row < codes; ++row) {
+        weight.set(row, col, static_cast<uint32_t>(row));
+        weight.set_scale(row, col, 127);
+      }
+    }
+    for (const int64_t col : {0, 1, 30, 31, 32, 50, 63}) {
+      SCOPED_TRACE("column " + std::to_string(col));
+      Call call{.weight = &weight, .x = std::vector<float>(67), .outputs = codes};
+      call.x[col] = 1;
+      on_each_device([&](const Device& device) {
+        const auto y = run(call, &device);
+        for (int64_t row = 0; row < codes; ++row) {
+          const double value = weight.value(row, col);
+          // Infinity and NaN in the other columns meet a zero and become NaN.
+          if (std::isfinite(value)) {
+            ASSERT_EQ(static_cast<double>(y[row]), value) << "code " << row;
+          } else {
+            ASSERT_TRUE(std::isnan(y[row])) << "code " << row;
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST(Linear, ExtremeScalesAreExact) {
+  for (const WeightFormat format : {WeightFormat::fp8, WeightFormat::mxfp4}) {
+    SCOPED_TRACE(name_of(format));
+    const uint32_t one = format == WeightFormat::fp8 ? 0x38 : 2;
+    for (const int code : {0, 1, 2, 64, 126, 127, 128, 190, 246, 247, 253, 254}) {
+      SCOPED_TRACE("scale " + std::to_string(code));
+      TestWeight weight(format, 1, 96);
+      weight.set_scale(0, 0, 127);
+      weight.set_scale(0, 32, static_cast<uint8_t>(code));
+      weight.set(0, 33, one);
+      Call call{.weight = &weight, .x = std::vector<float>(99, 0.0F), .outputs = 1};
+      call.x[33] = 1.5F;
+      for (const int64_t rows : {1, 7}) {
+        call.rows = rows;
+        call.x.resize(rows * 99, 0.0F);
+        on_each_device([&](const Device& device) {
+          ASSERT_EQ(static_cast<double>(run(call, &device)[0]), 1.5 * oracle::e8m0_value(code));
+        });
+      }
+    }
+  }
+}
+
+TEST(Linear, NotANumberReachesItsOutputsOnly) {
+  Random random(7);
+  for (const WeightFormat format : {WeightFormat::fp8, WeightFormat::mxfp4}) {
+    SCOPED_TRACE(name_of(format));
+    TestWeight weight = TestWeight::random(format, 70, 128, random);
+    weight.set_scale(40, 100, 255);
+    if (format == WeightFormat::fp8) weight.set(5, 77, 0xff);
+    for (const int64_t rows : {1, 5}) {
+      const Call call = random_call(weight, rows, random);
+      const auto expected = in_double(call);
+      on_each_device([&](const Device& device) {
+        const auto y = run(call, &device);
+        for (int64_t i = 0; i < std::ssize(y); ++i) {
+          ASSERT_EQ(std::isnan(y[i]), std::isnan(expected[i].value)) << "output " << i;
+        }
+      });
+    }
+  }
+}
+
+TEST(Linear, NotANumberInOneRowLeavesTheOthers) {
+  Random random(8);
+  const TestWeight weight = TestWeight::random(WeightFormat::mxfp4, 9, 64, random);
+  Call call = random_call(weight, 6, random);
+  call.x[3 * call.x_stride() + 17] = kPoison;
+  call.x[4 * call.x_stride() + 40] = kInfinity;
+  for (const bool quantize : {false, true}) {
+    call.quantize = quantize;
+    on_each_device([&](const Device& device) {
+      const auto y = run(call, &device);
+      for (int64_t i = 0; i < std::ssize(y); ++i) ASSERT_EQ(std::isfinite(y[i]), i / 9 != 3 && i / 9 != 4) << i;
+    });
+  }
+}
+
+// The kernels' Q8 is q8_round bit for bit, on every magnitude and on the values where its branches meet.
+TEST(Linear, PreparedRowsAreQ8RoundBitForBit) {
+  Random random(9);
+  std::vector<float> x = random.normals(64 * 32);
+  for (int64_t g = 0; g < 64; ++g) {
+    for (int64_t i = 0; i < 32; ++i) x[g * 32 + i] *= std::exp2(static_cast<float>(random.integer(0, 14) - 30 + g));
+  }
+  for (const float special : {0.0F, -0.0F, 448.0F, -448.0F, 449.0F, 464.0F, 0x1p-6F, 0x1.8p-10F, -0x1p-10F, 0x1.cp-7F,
+                              1e-4F, 3.4e38F, -1e30F, 0x1p-140F, kInfinity}) {
+    for (int64_t i = 0; i < 32; ++i) x.push_back(i == 5 ? special : special * std::exp2(static_cast<float>(-i)));
+  }
+  std::vector<float> expected = x;
+  q8_round(expected);
+  for (const Simd simd : usable_simd()) {
+    const LinearKernels* kernels = linear_kernels(simd);
+    if (kernels == nullptr) continue;
+    SCOPED_TRACE(name_of(simd));
+    std::vector<float> storage(x.size() + 64 + 16);
+    float* prepared = storage.data();
+    while (reinterpret_cast<uintptr_t>(prepared) % 64 != 0) ++prepared;
+    kernels->prepare(x.data(), std::ssize(x), true, prepared);
+    std::vector<float> in_order(x.size());
+    for (size_t i = 0; i < x.size(); ++i) in_order[i] = prepared[i / 32 * 32 + i % 2 * 16 + i % 32 / 2];
+    expect_same_bits(in_order, expected);
+  }
+}
+
+}  // namespace
+}  // namespace gannet::ops::test

@@ -1,0 +1,224 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "base/number_formats.h"
+#include "ops/linear/kernels.h"
+
+// The loops of the fast linear, written once for all instruction sets. Each *avx*.cc file supplies `Simd` (a vector
+// type and its decoders) with internal linkage, so that nothing compiled for one instruction set can be linked into
+// another.
+//
+// The order of an output's sum is the same in every path: lane l of one accumulator takes columns in rising order, then
+// the lanes are added as Simd::sum does. That makes a row's result independent of the rows beside it.
+namespace gannet::ops {
+namespace {
+
+constexpr int64_t kBlock = 32;      // columns (and FP8 rows) that share a scale
+constexpr int64_t kTileCols = 512;  // columns decoded at a time: 16 scales, one vector
+constexpr int64_t kTileScales = kTileCols / kBlock;
+constexpr int64_t kPanelRows = 64;  // rows that share one decoded panel; their inputs stay in L2
+
+template <WeightFormat format>
+constexpr int64_t bytes_of(int64_t cols) {
+  if constexpr (format == WeightFormat::fp8) return cols;
+  if constexpr (format == WeightFormat::mxfp4) return cols / 2;
+  if constexpr (format == WeightFormat::bf16) return cols * 2;
+  return cols * 4;
+}
+
+template <class Simd, WeightFormat format>
+class Multiplier {
+ public:
+  explicit Multiplier(const LinearRange& range) : range_(range), cols_(range.weight.cols) {}
+
+  void run() {
+    if (range_.rows <= Simd::kFusedRows) {
+      fused_rows<1>();
+    } else {
+      for (int64_t row = 0; row < range_.rows; row += kPanelRows) panels(row, std::min(kPanelRows, range_.rows - row));
+    }
+  }
+
+ private:
+  using Vector = typename Simd::Vector;
+  static constexpr int64_t kLanes = Simd::kLanes;
+  static constexpr int64_t kChunk = Simd::kChunk;        // columns decoded by one call
+  static constexpr int kVectors = int{kChunk / kLanes};  // vectors they fill
+  static constexpr bool kScaled = format == WeightFormat::fp8 || format == WeightFormat::mxfp4;
+
+  // One output's weights: where its codes are and, for the current tile of columns, its decoded scales.
+  struct Row {
+    const uint8_t* codes;
+    const uint8_t* scale_codes;
+    const float* scales;
+  };
+
+  Row row_at(int64_t output) const {
+    const WeightMatrix& w = range_.weight;
+    const auto* data = static_cast<const uint8_t*>(w.data);
+    const int64_t scale_row = format == WeightFormat::fp8 ? output / kBlock : output;
+    return {data + output * bytes_of<format>(cols_),
+            kScaled ? w.scale + scale_row * ((cols_ + kBlock - 1) / kBlock) : nullptr, nullptr};
+  }
+
+  // Decodes the scales of columns [begin, end) for each of the rows; rows of one FP8 block share them.
+  template <int count>
+  void decode_scales(Row (&rows)[count], int64_t begin, int64_t end, float (&scales)[count][kTileScales]) const {
+    if constexpr (!kScaled) return;
+    for (int n = 0; n < count; ++n) {
+      if (n > 0 && rows[n].scale_codes == rows[n - 1].scale_codes) {
+        rows[n].scales = rows[n - 1].scales;
+        continue;
+      }
+      Simd::decode_scales(rows[n].scale_codes + begin / kBlock, (end - begin + kBlock - 1) / kBlock, scales[n]);
+      rows[n].scales = scales[n];
+    }
+  }
+
+  // Weights of columns [col, col + kChunk); `end` = end of the matrix row or more.
+  void decode(const Row& row, int64_t tile, int64_t col, Vector (&w)[kVectors]) const {
+    const float* scales = kScaled ? row.scales + (col - tile) / kBlock : nullptr;
+    if (col + kChunk <= cols_) {
+      Simd::template decode<format>(row.codes + bytes_of<format>(col), scales, w);
+      return;
+    }
+    alignas(64) uint8_t last[bytes_of<format>(kChunk)] = {};
+    std::memcpy(last, row.codes + bytes_of<format>(col), bytes_of<format>(cols_ - col));
+    Simd::template decode<format>(last, scales, w);
+  }
+
+  void store(int64_t row, int64_t output, Vector sum) const {
+    const float value = Simd::sum(sum) * (format == WeightFormat::fp8 ? Simd::kFp8Factor : 1.0F);
+    range_.y[row * range_.y_stride + output] = range_.round ? round_to_bf16(value) : value;
+  }
+
+  // ---- few rows: each weight is decoded in registers and used at once ----
+
+  template <int rows>
+  void fused_rows() {
+    if constexpr (rows <= Simd::kFusedRows) {
+      if (range_.rows != rows) return fused_rows<rows + 1>();
+      constexpr int kOutputs = Simd::kFusedOutputs;
+      int64_t i = 0;
+      for (; i + kOutputs <= range_.count; i += kOutputs) fused<rows, kOutputs>(i);
+      for (; i < range_.count; ++i) fused<rows, 1>(i);
+    }
+  }
+
+  template <int rows, int outputs>
+  void fused(int64_t first) {
+    Row w[outputs];
+    for (int n = 0; n < outputs; ++n) w[n] = row_at(range_.first + first + n);
+    Vector sums[rows][outputs];
+    for (auto& row : sums) std::fill_n(row, outputs, Simd::zero());
+    alignas(64) float scales[outputs][kTileScales];
+    for (int64_t tile = 0; tile < cols_; tile += kTileCols) {
+      const int64_t end = std::min(cols_, tile + kTileCols);
+      decode_scales<outputs>(w, tile, end, scales);
+      for (int64_t col = tile; col < end; col += kChunk) {
+        for (int n = 0; n < outputs; ++n) {
+          Simd::prefetch(w[n].codes + bytes_of<format>(col) + kPrefetch);
+          Vector weights[kVectors];
+          decode(w[n], tile, col, weights);
+          for (int r = 0; r < rows; ++r) {
+            for (int v = 0; v < kVectors; ++v) {
+              sums[r][n] = Simd::fma(weights[v], Simd::load(range_.x[r] + col + v * kLanes), sums[r][n]);
+            }
+          }
+        }
+      }
+    }
+    for (int r = 0; r < rows; ++r) {
+      for (int n = 0; n < outputs; ++n) store(r, first + n, sums[r][n]);
+    }
+  }
+
+  // ---- many rows: a panel of a few outputs and one tile of columns is decoded to L1 and meets all rows ----
+
+  struct Panel {
+    static constexpr int kOutputs = Simd::kPanelOutputs;
+    alignas(64) float weights[kOutputs][kTileCols];
+    alignas(64) float sums[kPanelRows][kOutputs][kLanes];
+  };
+
+  void panels(int64_t first_row, int64_t rows) {
+    Panel panel;
+    for (int64_t i = 0; i < range_.count; i += Panel::kOutputs) {
+      const auto outputs = std::min<int64_t>(Panel::kOutputs, range_.count - i);
+      for (int64_t tile = 0; tile < cols_; tile += kTileCols) {
+        const int64_t end = std::min(cols_, tile + kTileCols);
+        fill(panel, i, outputs, tile, end);
+        int64_t row = 0;
+        for (; row + Simd::kPanelRows <= rows; row += Simd::kPanelRows) {
+          block<Simd::kPanelRows>(panel, first_row, row, i, outputs, tile, end);
+        }
+        for (; row < rows; ++row) block<1>(panel, first_row, row, i, outputs, tile, end);
+      }
+    }
+  }
+
+  // Outputs beyond the range are zeros: their sums are computed and dropped.
+  void fill(Panel& panel, int64_t first, int64_t outputs, int64_t tile, int64_t end) const {
+    for (int64_t n = outputs; n < Panel::kOutputs; ++n) std::memset(panel.weights[n], 0, sizeof panel.weights[n]);
+    alignas(64) float scales[1][kTileScales];
+    for (int64_t n = 0; n < outputs; ++n) {
+      Row w[1] = {row_at(range_.first + first + n)};
+      decode_scales<1>(w, tile, end, scales);
+      for (int64_t col = tile; col < end; col += kChunk) {
+        Vector weights[kVectors];
+        decode(w[0], tile, col, weights);
+        for (int v = 0; v < kVectors; ++v) Simd::store(&panel.weights[n][col - tile + v * kLanes], weights[v]);
+      }
+    }
+  }
+
+  template <int rows>
+  void block(Panel& panel, int64_t first_row, int64_t row, int64_t first, int64_t outputs, int64_t tile, int64_t end) {
+    constexpr int kOutputs = Panel::kOutputs;
+    Vector sums[rows][kOutputs];
+    for (int r = 0; r < rows; ++r) {
+      for (int n = 0; n < kOutputs; ++n) sums[r][n] = tile == 0 ? Simd::zero() : Simd::load(panel.sums[row + r][n]);
+    }
+    const float* x[rows];
+    for (int r = 0; r < rows; ++r) x[r] = range_.x[first_row + row + r] + tile;
+    const int64_t width = (end - tile + kChunk - 1) / kChunk * kChunk;
+    for (int64_t col = 0; col < width; col += kLanes) {
+      Vector inputs[rows];
+      for (int r = 0; r < rows; ++r) inputs[r] = Simd::load(x[r] + col);
+      for (int n = 0; n < kOutputs; ++n) {
+        const Vector w = Simd::load(&panel.weights[n][col]);
+        for (int r = 0; r < rows; ++r) sums[r][n] = Simd::fma(w, inputs[r], sums[r][n]);
+      }
+    }
+    for (int r = 0; r < rows; ++r) {
+      for (int n = 0; n < kOutputs; ++n) Simd::store(panel.sums[row + r][n], sums[r][n]);
+      if (end < cols_) continue;
+      for (int n = 0; n < outputs; ++n) store(first_row + row + r, first + n, sums[r][n]);
+    }
+  }
+
+  static constexpr int64_t kPrefetch = 1024;  // bytes ahead in every weight row
+
+  const LinearRange& range_;
+  const int64_t cols_;
+};
+
+template <class Simd>
+void multiply_range(const LinearRange& range) {
+  switch (range.weight.format) {
+    case WeightFormat::fp8:
+      return Multiplier<Simd, WeightFormat::fp8>(range).run();
+    case WeightFormat::mxfp4:
+      return Multiplier<Simd, WeightFormat::mxfp4>(range).run();
+    case WeightFormat::bf16:
+      return Multiplier<Simd, WeightFormat::bf16>(range).run();
+    case WeightFormat::f32:
+      return Multiplier<Simd, WeightFormat::f32>(range).run();
+  }
+}
+
+}  // namespace
+}  // namespace gannet::ops
