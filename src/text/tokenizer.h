@@ -17,6 +17,8 @@ namespace gannet::text {
 // after loading; safe to use from several threads.
 class Tokenizer {
  public:
+  // Errors (invalid_input) name the file, the field, what was found there and what would be right. Ids must be 0 to
+  // N-1 without holes, and a pipeline other than the released model's is refused.
   static Result<Tokenizer> load(const std::filesystem::path& tokenizer_json);
   static Result<Tokenizer> parse(std::string_view json, std::string_view name);
 
@@ -24,7 +26,8 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Ids of `text`, added tokens recognised first (leftmost, longest). Text that is not UTF-8 is an error.
+  // Ids of `text`, added tokens recognised first (leftmost, longest). Text that is not UTF-8 is an error
+  // (invalid_input, with the byte offset), and so is text of 2^31 bytes and more. O(n log n) in the longest word.
   Result<std::vector<int32_t>> encode(std::string_view text) const;
   // The same without added tokens: what user text must go through, so that it can never become a control token.
   Result<std::vector<int32_t>> encode_plain(std::string_view text) const;
@@ -50,7 +53,8 @@ class Tokenizer {
 };
 
 // Engram's compressed token map (spec: tokens that normalise alike share one id).
-// Returns [vocab_size] compressed ids, in order of first appearance, and their number.
+// Returns [vocab_size] compressed ids, in order of first appearance, and their number. Ids beyond the tokenizer's
+// vocabulary share one.
 struct CompressedTokenMap {
   std::vector<int32_t> ids;
   int32_t size = 0;
@@ -62,7 +66,7 @@ CompressedTokenMap compressed_token_map(const Tokenizer& tokenizer, int32_t voca
 class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
-  // Text that is certain after this id; may be empty.
+  // Text that is certain after this id; may be empty. Ids outside the vocabulary add nothing.
   std::string push(int32_t id);
   // What is left at the end: an unfinished character becomes U+FFFD.
   std::string finish();

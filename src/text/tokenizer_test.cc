@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "text/test_data.h"
 
@@ -94,6 +96,23 @@ TEST(Tokenizer, LongPreTokens) {
   const std::vector<int32_t> ids = encode(text);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   EXPECT_EQ(test_data::released_tokenizer().decode(ids), text);
+}
+
+TEST(Tokenizer, ThreadsShareOne) {
+  const Tokenizer tokenizer = Tokenizer::parse(test_data::read("tokenizer-test.json"), "test").value();
+  const std::string text = "Several threads, één <think>tokenizer</think> 世界 123456\n\n";
+  const auto expected = tokenizer.encode(text).value();
+  std::vector<std::thread> threads;
+  std::atomic<int> equal = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        equal += tokenizer.encode(text) == expected && tokenizer.decode(expected) == text;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(equal, 200);
 }
 
 TEST(Tokenizer, FilesThatCannotBeRead) {
