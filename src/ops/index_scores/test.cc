@@ -1,0 +1,220 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/quantize.h"
+#include "ops/index_scores/op.h"
+#include "ops/rope/op.h"
+#include "ops/testing.h"
+
+namespace gannet::ops::test {
+namespace {
+
+constexpr int64_t kDim = 32;
+constexpr int64_t kBlockRecords = 4;
+constexpr int64_t kBlockStride = kBlockRecords * q4mx_bytes(kDim) + 24;  // other records of the block lie there, too
+
+// Query rows against one sequence's keys, which lie in scattered blocks.
+struct Scoring {
+  int64_t rows, heads, key_count;
+  std::vector<float> q, weights, frequencies, keys;  // keys: what was packed, [key_count, kDim]
+  std::vector<int32_t> positions, visible, block_table, entries;
+  std::vector<std::byte> pool;
+  std::vector<PagedRecords> paged;
+  std::vector<float> scores;
+
+  Scoring(int64_t row_count, int64_t head_count, std::vector<float> key_values)
+      : rows(row_count),
+        heads(head_count),
+        key_count(std::ssize(key_values) / kDim),
+        q(row_count * head_count * kDim),
+        weights(row_count * head_count, 1.0F),
+        keys(std::move(key_values)),
+        positions(row_count),
+        visible(row_count, static_cast<int32_t>(key_count)),
+        scores(poisoned(row_count * key_count)) {
+    const int64_t blocks = key_count / kBlockRecords + 1;
+    for (int64_t b = 0; b < blocks; ++b) block_table.push_back(static_cast<int32_t>(2 * (blocks - b) - 1));
+    pool.resize(2 * blocks * kBlockStride);
+    for (int64_t j = 0; j < key_count; ++j) {
+      auto* record = reinterpret_cast<uint8_t*>(records().at(j));
+      q4mx_pack({keys.data() + j * kDim, kDim}, record, record + kDim / 2);
+    }
+  }
+
+  PagedRecords records() {
+    return {.base = pool.data(),
+            .block_table = block_table.data(),
+            .block_stride = kBlockStride,
+            .block_records = kBlockRecords,
+            .record_bytes = q4mx_bytes(kDim)};
+  }
+  IndexScoresParams params(Activations activations = Activations::bf16) {
+    paged.assign(rows, records());
+    return {.q = q.data(),
+            .weights = weights.data(),
+            .positions = positions.data(),
+            .rows = rows,
+            .heads = heads,
+            .dim = kDim,
+            .frequencies = &frequencies,
+            .keys = paged.data(),
+            .visible = visible.data(),
+            .entries = entries.empty() ? nullptr : entries.data(),
+            .scores = scores.data(),
+            .stride = key_count,
+            .activations = activations};
+  }
+};
+
+// The reference for a null device. Works on a copy: the op overwrites the queries.
+std::vector<float> run(Scoring scoring, const Device* device, Activations activations = Activations::bf16) {
+  const auto params = scoring.params(activations);
+  if (device != nullptr) {
+    index_scores(*device, params);
+  } else {
+    index_scores_reference(params, 0, scoring.rows);
+  }
+  return scoring.scores;
+}
+
+Scoring random_scoring(int64_t rows, int64_t heads, int64_t key_count, uint32_t seed) {
+  Random random(seed);
+  Scoring scoring(rows, heads, random.activations(key_count * kDim));
+  scoring.q = random.activations(rows * heads * kDim);
+  scoring.weights = random.activations(rows * heads, 0.1F);
+  scoring.frequencies = rope_frequencies({.theta = 160000, .dim = 16});
+  for (int32_t& position : scoring.positions) position = static_cast<int32_t>(random.integer(0, 100000));
+  for (int32_t& visible : scoring.visible) visible = static_cast<int32_t>(random.integer(1, key_count));
+  return scoring;
+}
+
+void expect_scored_up_to_visible(const Scoring& scoring, const std::vector<float>& scores) {
+  for (int64_t r = 0; r < scoring.rows; ++r) {
+    for (int64_t j = 0; j < scoring.key_count; ++j) {
+      ASSERT_EQ(std::isnan(scores[r * scoring.key_count + j]), j >= scoring.visible[r]) << "row " << r << ", " << j;
+    }
+  }
+}
+
+// spec: model 3.7, in double, for row r and the key at `entry`; `round` with the roundings of bf16 mode.
+double score_in_double(const Scoring& s, int64_t r, int64_t entry, bool round) {
+  const auto key = oracle::q4mx(std::span(s.keys).subspan(entry * kDim, kDim));
+  double score = 0;
+  for (int64_t h = 0; h < s.heads; ++h) {
+    auto q = doubles(std::span(s.q).subspan((r * s.heads + h) * kDim, kDim));
+    rotate_in_double(q, s.positions[r], s.frequencies);
+    if (round) round_all_to_bf16(q);
+    const auto rounded = oracle::q4mx(std::vector<float>(q.begin(), q.end()));
+    const double product = std::inner_product(rounded.begin(), rounded.end(), key.begin(), 0.0);
+    score += std::max(product, 0.0) * static_cast<double>(s.weights[r * s.heads + h]);
+  }
+  return score;
+}
+
+TEST(IndexScores, ReluAndSignedWeights) {
+  std::vector<float> keys(3 * kDim);
+  keys[0] = 2;             // key 0: channel 0
+  keys[kDim] = -2;         // key 1: its opposite
+  keys[2 * kDim + 1] = 3;  // key 2: channel 1
+  Scoring scoring(1, 2, keys);
+  scoring.q[0] = 1;  // head 0 looks at channels 0 and 1, head 1 at channel 0 from the other side
+  scoring.q[1] = 4;
+  scoring.q[kDim] = -1.5F;
+  scoring.weights = {0.5F, -0.25F};
+  on_each_device([&](const Device& device) {
+    // 0.5 * 2; -0.25 * 3, while head 0's -2 is cut; 0.5 * 12.
+    EXPECT_EQ(run(scoring, &device), (std::vector<float>{1, -0.75F, 6}));
+  });
+}
+
+TEST(IndexScores, QueriesAreRoundedToFp4) {
+  std::vector<float> keys(kDim);
+  keys[0] = 1;
+  keys[1] = 1;
+  Scoring scoring(1, 1, keys);
+  scoring.q[0] = 6;
+  scoring.q[1] = 2.5F;  // a tie: 2
+  EXPECT_EQ(run(scoring, nullptr), std::vector<float>{8});
+}
+
+TEST(IndexScores, MatchesTheFormulaInDouble) {
+  const Scoring scoring = random_scoring(5, 4, 23, 1);
+  for (const Activations activations : {Activations::bf16, Activations::fp32}) {
+    on_each_device([&](const Device& device) {
+      const auto scores = run(scoring, &device, activations);
+      expect_scored_up_to_visible(scoring, scores);
+      for (int64_t r = 0; r < scoring.rows; ++r) {
+        for (int64_t j = 0; j < scoring.visible[r]; ++j) {
+          const double expected = score_in_double(scoring, r, j, activations == Activations::bf16);
+          ASSERT_NEAR(static_cast<double>(scores[r * scoring.key_count + j]), expected, 1e-5) << "row " << r;
+        }
+      }
+    });
+  }
+}
+
+// kernels 4: sparse equals dense, bit for bit.
+TEST(IndexScores, ListedEntriesGetTheirDenseScores) {
+  Scoring dense = random_scoring(3, 4, 40, 2);
+  std::fill(dense.visible.begin(), dense.visible.end(), 40);
+  Scoring listed = dense;
+  listed.visible = {0, 1, 13};
+  listed.entries.assign(3 * 40, -1);
+  listed.entries[40] = 39;
+  for (int i = 0; i < 13; ++i) listed.entries[80 + i] = 3 * i + 1;
+  on_each_device([&](const Device& device) {
+    const auto all = run(dense, &device);
+    const auto some = run(listed, &device);
+    expect_scored_up_to_visible(listed, some);
+    expect_same_bits(std::span(some).subspan(40, 1), std::span(all).subspan(40 + 39, 1));
+    for (int i = 0; i < 13; ++i) {
+      expect_same_bits(std::span(some).subspan(80 + i, 1), std::span(all).subspan(80 + 3 * i + 1, 1));
+    }
+  });
+}
+
+TEST(IndexScores, RowsMayBelongToDifferentSequences) {
+  Scoring first = random_scoring(1, 2, 8, 3);
+  Scoring second = random_scoring(1, 2, 8, 4);
+  Scoring both(2, 2, first.keys);
+  const auto join = [](auto& target, const auto& a, const auto& b) {
+    target = a;
+    target.insert(target.end(), b.begin(), b.end());
+  };
+  join(both.q, first.q, second.q);
+  join(both.weights, first.weights, second.weights);
+  join(both.positions, first.positions, second.positions);
+  join(both.visible, first.visible, second.visible);
+  both.frequencies = first.frequencies;
+  auto params = both.params();
+  both.paged[1] = second.records();
+  std::vector<float> expected;
+  join(expected, run(first, nullptr), run(second, nullptr));
+  index_scores_reference(params, 0, 2);
+  expect_same_bits(both.scores, expected);
+}
+
+TEST(IndexScores, DevicesAgreeForAnyNumberOfRows) {
+  for (const int64_t rows : {0, 1, 2, 6}) {
+    const Scoring scoring = random_scoring(rows, 3, 50, 5);
+    expect_devices_agree(
+        [&](const Device* device) {
+          auto scores = run(scoring, device);
+          expect_scored_up_to_visible(scoring, scores);
+          std::replace_if(scores.begin(), scores.end(), [](float score) { return std::isnan(score); }, 0.0F);
+          return scores;
+        },
+        1e-5, 1e-6);
+  }
+}
+
+TEST(IndexScores, NothingVisibleWritesNothing) {
+  Scoring scoring = random_scoring(2, 2, 6, 6);
+  scoring.visible = {0, 0};
+  for (const float score : run(scoring, nullptr)) EXPECT_TRUE(std::isnan(score));
+}
+
+}  // namespace
+}  // namespace gannet::ops::test
