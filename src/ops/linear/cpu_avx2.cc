@@ -21,6 +21,11 @@ struct Avx2 {
   static Vector load(const float* p) { return _mm256_load_ps(p); }
   static void store(float* p, Vector v) { _mm256_store_ps(p, v); }
   static Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
+  // Holds a value in a register that the compiler would load again for every use, which the load ports cannot follow.
+  static Vector keep(Vector v) {
+    asm("" : "+x"(v));
+    return v;
+  }
   static float sum(Vector v) {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));

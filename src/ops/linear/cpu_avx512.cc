@@ -21,6 +21,11 @@ struct Avx512 {
   static Vector load(const float* p) { return _mm512_load_ps(p); }
   static void store(float* p, Vector v) { _mm512_store_ps(p, v); }
   static Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
+  // Holds a value in a register that the compiler would load again for every use, which the load ports cannot follow.
+  static Vector keep(Vector v) {
+    asm("" : "+v"(v));
+    return v;
+  }
   static float sum(Vector v) { return _mm512_reduce_add_ps(v); }
   static void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 

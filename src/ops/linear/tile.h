@@ -13,6 +13,14 @@
 //
 // The order of an output's sum is the same in every path: lane l of one accumulator takes columns in rising order, then
 // the lanes are added as Simd::sum does. That makes a row's result independent of the rows beside it.
+
+// The accumulators are arrays, which become registers only when every loop over them is unrolled.
+#if defined(__clang__)
+#define GANNET_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define GANNET_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 namespace gannet::ops {
 namespace {
 
@@ -78,16 +86,17 @@ class Multiplier {
     }
   }
 
-  // Weights of columns [col, col + kChunk); `end` = end of the matrix row or more.
-  void decode(const Row& row, int64_t tile, int64_t col, Vector (&w)[kVectors]) const {
-    const float* scales = kScaled ? row.scales + (col - tile) / kBlock : nullptr;
-    if (col + kChunk <= cols_) {
-      Simd::template decode<format>(row.codes + bytes_of<format>(col), scales, w);
-      return;
+  // Columns [col, cols_) of a row that end within a chunk, followed by zeros.
+  struct LastChunk {
+    alignas(64) uint8_t codes[bytes_of<format>(kChunk)] = {};
+
+    LastChunk(const Row& row, int64_t col, int64_t cols) {
+      std::memcpy(codes, row.codes + bytes_of<format>(col), bytes_of<format>(cols - col));
     }
-    alignas(64) uint8_t last[bytes_of<format>(kChunk)] = {};
-    std::memcpy(last, row.codes + bytes_of<format>(col), bytes_of<format>(cols_ - col));
-    Simd::template decode<format>(last, scales, w);
+  };
+
+  static const float* scales_at(const Row& row, int64_t tile, int64_t col) {
+    return kScaled ? row.scales + (col - tile) / kBlock : nullptr;
   }
 
   void store(int64_t row, int64_t output, Vector sum) const {
@@ -112,27 +121,50 @@ class Multiplier {
   void fused(int64_t first) {
     Row w[outputs];
     for (int n = 0; n < outputs; ++n) w[n] = row_at(range_.first + first + n);
+    const float* x[rows];
+    std::copy_n(range_.x, rows, x);
     Vector sums[rows][outputs];
-    for (auto& row : sums) std::fill_n(row, outputs, Simd::zero());
+    GANNET_UNROLL
+    for (int i = 0; i < rows * outputs; ++i) sums[i / outputs][i % outputs] = Simd::zero();
     alignas(64) float scales[outputs][kTileScales];
     for (int64_t tile = 0; tile < cols_; tile += kTileCols) {
       const int64_t end = std::min(cols_, tile + kTileCols);
       decode_scales<outputs>(w, tile, end, scales);
-      for (int64_t col = tile; col < end; col += kChunk) {
+      int64_t col = tile;
+      for (; col + kChunk <= end; col += kChunk) {
+        GANNET_UNROLL
         for (int n = 0; n < outputs; ++n) {
-          Simd::prefetch(w[n].codes + bytes_of<format>(col) + kPrefetch);
-          Vector weights[kVectors];
-          decode(w[n], tile, col, weights);
-          for (int r = 0; r < rows; ++r) {
-            for (int v = 0; v < kVectors; ++v) {
-              sums[r][n] = Simd::fma(weights[v], Simd::load(range_.x[r] + col + v * kLanes), sums[r][n]);
-            }
-          }
+          const uint8_t* codes = w[n].codes + bytes_of<format>(col);
+          Simd::prefetch(codes + kPrefetch);
+          accumulate<rows, outputs>(codes, scales_at(w[n], tile, col), x, col, sums, n);
         }
       }
+      if (col == end) continue;
+      GANNET_UNROLL
+      for (int n = 0; n < outputs; ++n) {
+        const LastChunk last(w[n], col, cols_);
+        accumulate<rows, outputs>(last.codes, scales_at(w[n], tile, col), x, col, sums, n);
+      }
     }
+    GANNET_UNROLL
     for (int r = 0; r < rows; ++r) {
+      GANNET_UNROLL
       for (int n = 0; n < outputs; ++n) store(r, first + n, sums[r][n]);
+    }
+  }
+
+  // Adds one chunk of output n to the sums of all rows.
+  template <int rows, int outputs>
+  static void accumulate(const uint8_t* codes, const float* scales, const float* const (&x)[rows], int64_t col,
+                         Vector (&sums)[rows][outputs], int n) {
+    Vector weights[kVectors];
+    Simd::template decode<format>(codes, scales, weights);
+    GANNET_UNROLL
+    for (int r = 0; r < rows; ++r) {
+      GANNET_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][n] = Simd::fma(weights[v], Simd::load(x[r] + col + v * kLanes), sums[r][n]);
+      }
     }
   }
 
@@ -167,35 +199,53 @@ class Multiplier {
     for (int64_t n = 0; n < outputs; ++n) {
       Row w[1] = {row_at(range_.first + first + n)};
       decode_scales<1>(w, tile, end, scales);
-      for (int64_t col = tile; col < end; col += kChunk) {
-        Vector weights[kVectors];
-        decode(w[0], tile, col, weights);
-        for (int v = 0; v < kVectors; ++v) Simd::store(&panel.weights[n][col - tile + v * kLanes], weights[v]);
+      int64_t col = tile;
+      for (; col + kChunk <= end; col += kChunk) {
+        decode_to(&panel.weights[n][col - tile], w[0].codes + bytes_of<format>(col), scales_at(w[0], tile, col));
       }
+      if (col == end) continue;
+      const LastChunk last(w[0], col, cols_);
+      decode_to(&panel.weights[n][col - tile], last.codes, scales_at(w[0], tile, col));
     }
+  }
+
+  static void decode_to(float* to, const uint8_t* codes, const float* scales) {
+    Vector weights[kVectors];
+    Simd::template decode<format>(codes, scales, weights);
+    GANNET_UNROLL
+    for (int v = 0; v < kVectors; ++v) Simd::store(to + v * kLanes, weights[v]);
   }
 
   template <int rows>
   void block(Panel& panel, int64_t first_row, int64_t row, int64_t first, int64_t outputs, int64_t tile, int64_t end) {
     constexpr int kOutputs = Panel::kOutputs;
     Vector sums[rows][kOutputs];
+    GANNET_UNROLL
     for (int r = 0; r < rows; ++r) {
+      GANNET_UNROLL
       for (int n = 0; n < kOutputs; ++n) sums[r][n] = tile == 0 ? Simd::zero() : Simd::load(panel.sums[row + r][n]);
     }
     const float* x[rows];
+    GANNET_UNROLL
     for (int r = 0; r < rows; ++r) x[r] = range_.x[first_row + row + r] + tile;
     const int64_t width = (end - tile + kChunk - 1) / kChunk * kChunk;
     for (int64_t col = 0; col < width; col += kLanes) {
       Vector inputs[rows];
+      GANNET_UNROLL
       for (int r = 0; r < rows; ++r) inputs[r] = Simd::load(x[r] + col);
+      GANNET_UNROLL
       for (int n = 0; n < kOutputs; ++n) {
-        const Vector w = Simd::load(&panel.weights[n][col]);
+        const Vector w = Simd::keep(Simd::load(&panel.weights[n][col]));
+        GANNET_UNROLL
         for (int r = 0; r < rows; ++r) sums[r][n] = Simd::fma(w, inputs[r], sums[r][n]);
       }
     }
+    GANNET_UNROLL
     for (int r = 0; r < rows; ++r) {
+      GANNET_UNROLL
       for (int n = 0; n < kOutputs; ++n) Simd::store(panel.sums[row + r][n], sums[r][n]);
       if (end < cols_) continue;
+      GANNET_UNROLL
       for (int n = 0; n < outputs; ++n) store(first_row + row + r, first + n, sums[r][n]);
     }
   }
