@@ -112,14 +112,12 @@ Status fill_compressed_vocab(json& text, std::string_view name, const Compressed
   const auto vocab = text.find("vocab_size");
   if (vocab == text.end() || !vocab->is_number_integer()) return {};  // parse_config says what is wrong
   const auto found = text.find(kKey);
-  auto size = compressed(vocab->get<int64_t>());
-  if (!size && found != text.end()) return {};  // without a tokenizer the file's own word counts
-  if (!size) return tl::unexpected(std::move(size).error());
-  if (found != text.end() && *found != *size) {
+  GANNET_TRY(const int64_t size, compressed(vocab->get<int64_t>()));
+  if (found != text.end() && *found != size) {
     return invalid_input("{}: text_config.{} is {}; it must be {}, as the tokenizer gives", name, kKey, shown(*found),
-                         *size);
+                         size);
   }
-  text[kKey] = *size;
+  text[kKey] = size;
   return {};
 }
 

@@ -2,7 +2,12 @@
 
 namespace {
 
-void add_commands(gannet::cli::Command& root) { gannet::cli::add_logits(root); }
+void add_commands(gannet::cli::Command& root) {
+  gannet::cli::add_logits(root);
+  gannet::cli::add_inspect(root);
+  gannet::cli::add_make_checkpoint(root);
+  gannet::cli::add_version(root);
+}
 
 }  // namespace
 
