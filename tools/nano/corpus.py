@@ -1,0 +1,122 @@
+"""Fetches the English text: the glosses and example sentences of WordNet 3.0, from Debian's package dict-wn.
+
+    python -m nano.corpus OUT_DIR
+
+Writes english.txt (one document a line), definitions.json (word -> sentence), examples.json (short sentences) and
+unknown.json (phrases that nano need not know). The package is fetched with apt-get download and unpacked, not installed.
+"""
+from __future__ import annotations
+
+import gzip
+import json
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+from .data import words as W
+
+PACKAGE = "dict-wn"
+# Text that a small public model should not learn to write.
+RUDE = re.compile(r"\b(sex\w*|fuck\w*|shit\w*|whore\w*|slut\w*|penis|vagina\w*|rape\w*|bastard|nigg\w*|kill\w*|murder\w*|suicid\w*|"
+                  r"breast\w*|genital\w*|copulat\w*|prostitut\w*|erotic\w*|slang|obscene|offensive|disparag\w*|vulgar|ethnic|"
+                  r"jew\w*|nazi\w*|negro\w*|bitch|ass|anus|anal|feces|excret\w*|drunk\w*|heroin|cocaine)\b", re.I)
+
+
+def fetch(folder: pathlib.Path) -> str:
+    """The dictionary's text."""
+    subprocess.run(["apt-get", "download", PACKAGE], cwd=folder, check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+    package = next(folder.glob("*.deb"))
+    subprocess.run(["dpkg", "-x", package, folder / "x"], check=True)
+    return gzip.decompress((folder / "x/usr/share/dictd/wn.dict.dz").read_bytes()).decode("utf-8", "replace")
+
+
+def senses(text: str) -> list[tuple[str, str, str]]:
+    """(headword, part of speech, gloss with examples) of every numbered sense."""
+    out, head, kind, current = [], None, None, None
+
+    def flush() -> None:
+        if head and current:
+            gloss = re.sub(r"\s+", " ", " ".join(current))
+            out.append((head, kind, re.sub(r"\s*\[(syn|ant):.*?\]", "", gloss).replace("{", "").replace("}", "").strip()))
+    for line in text.split("\n"):
+        if line and not line.startswith(" "):
+            flush()
+            head, current = line.strip(), None
+            continue
+        m = re.match(r"^ {4}(n|v|adj|adv)(?: \d+)?: (.*)$", line) or re.match(r"^ {4,6}(\d+): (.*)$", line)
+        if m:
+            flush()
+            kind = m.group(1) if m.group(1).isalpha() else kind
+            current = [m.group(2)]
+        elif current is not None:
+            current.append(line.strip())
+    flush()
+    return out
+
+
+def split_gloss(gloss: str) -> tuple[str, list[str]]:
+    """Definition and example sentences."""
+    examples = re.findall(r'"([^"]+)"', gloss)
+    definition = re.sub(r'[;:]?\s*"[^"]*"', "", gloss).strip(" ;")
+    return definition, examples
+
+
+def clean_example(text: str) -> str | None:
+    """Short sentences without proper names."""
+    if not 15 <= len(text) <= 80 or RUDE.search(text) or not re.fullmatch(r"[A-Za-z]([a-z ,'\-]|\bI\b)+[a-z]", text):
+        return None
+    return W.capital(text) + "."
+
+
+def define(word: str, mass: bool, definition: str) -> str | None:
+    """A sentence that defines the word."""
+    text = re.sub(r"\([^)]*\)\s*", "", definition).split(";")[0].strip(" ,.")
+    if not 8 <= len(text) <= 110 or RUDE.search(text):
+        return None
+    first = text.split()[0].lower()
+    determined = first in {"a", "an", "the", "any", "one", "something", "someone", "either", "each", "that", "anything", "two"}
+    if mass:
+        return f"{W.capital(word)} is {text}."
+    return f"{W.capital(W.article(word))} is {text if determined else W.article(text)}."
+
+
+def build(out: pathlib.Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        entries = senses(fetch(pathlib.Path(folder)))
+    rng = random.Random(1)
+    seen, lines, examples, first_noun, unknown = set(), [], [], {}, []
+    for head, kind, gloss in entries:
+        definition, quotes = split_gloss(gloss)
+        if kind == "n" and head not in first_noun:
+            first_noun[head] = definition
+        if gloss in seen or RUDE.search(gloss) or not head.isascii() or len(definition) < 10:
+            continue
+        seen.add(gloss)
+        good = [e for e in map(clean_example, quotes) if e]
+        examples += good
+        lines.append(f"{W.capital(head)}: {definition}." + "".join(" " + e for e in good))
+        if kind == "n" and " " in head and re.fullmatch(r"[a-z][a-z ]{6,28}", head):
+            unknown.append(head)
+    definitions = {}
+    for entry in W.DEFINED:
+        word = entry.lstrip("~")
+        sentence = W.OWN_DEFINITIONS.get(word) or define(word, entry.startswith("~"), first_noun.get(word, ""))
+        if sentence:
+            definitions[word] = sentence
+    rng.shuffle(lines)
+    documents = [" ".join(lines[i:i + 8]) for i in range(0, len(lines), 8)]
+    (out / "english.txt").write_text("\n".join(documents) + "\n")
+    (out / "definitions.json").write_text(json.dumps(definitions, indent=0))
+    (out / "examples.json").write_text(json.dumps(sorted(set(examples)), indent=0))
+    (out / "unknown.json").write_text(json.dumps(rng.sample(unknown, min(4000, len(unknown))), indent=0))
+    print(f"{len(documents)} documents, {sum(map(len, documents))} characters; {len(definitions)} definitions; "
+          f"{len(set(examples))} examples; {len(unknown)} phrases")
+
+
+if __name__ == "__main__":
+    build(pathlib.Path(sys.argv[1]))

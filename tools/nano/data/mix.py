@@ -1,0 +1,104 @@
+"""The families together: how often each is drawn, and the held-out sets."""
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable, Iterator
+
+from .. import chatfmt
+from . import arithmetic, json_tasks, knowledge, stories, toolcalls
+from .base import Item, Source
+from .chat import Chat
+from .recall import Recall
+
+# Share of items by stage; recall and tools weigh more in tokens, being longer.
+SHARES = {
+    "short": {"chat": 0.17, "knowledge": 0.09, "sum": 0.13, "problem": 0.26, "story": 0.05, "passage": 0.06, "recall": 0.07,
+              "about_me": 0.02, "tool": 0.10, "json": 0.05},
+    "long": {"chat": 0.16, "knowledge": 0.09, "sum": 0.11, "problem": 0.23, "story": 0.05, "passage": 0.05, "recall": 0.11,
+             "about_me": 0.02, "tool": 0.13, "json": 0.05},
+}
+LONGEST = {"short": 850, "long": 3700}
+
+
+class Generators:
+    """All families over one corpus folder."""
+
+    def __init__(self, corpus: str | pathlib.Path):
+        corpus = pathlib.Path(corpus)
+        self.corpus = corpus
+        self.chat = Chat(json.loads((corpus / "definitions.json").read_text()), json.loads((corpus / "unknown.json").read_text()))
+        self.recall = Recall(json.loads((corpus / "examples.json").read_text()))
+
+    def small_talk(self, src: Source):
+        return self.chat.turn(src) if src.chance(0.6) else knowledge.turn(src)
+
+    def make(self, family: str, src: Source, longest: int = 850) -> Item:
+        makers: dict[str, Callable[[], Item]] = {
+            "chat": lambda: self.chat.item(src), "knowledge": lambda: knowledge.item(src), "sum": lambda: arithmetic.sums(src),
+            "problem": lambda: arithmetic.problems(src), "story": lambda: stories.stories(src),
+            "passage": lambda: stories.passage(src),
+            "recall": lambda: self.recall.item(src, int(60 * (longest / 60) ** src.rng.random())),
+            "about_me": lambda: self.recall.about_me(src), "tool": lambda: toolcalls.session(src, self.small_talk),
+            "json": lambda: json_tasks.item(src)}
+        return makers[family]()
+
+    def draw(self, src: Source, stage: str) -> Item:
+        shares = SHARES[stage]
+        family = src.rng.choices(list(shares), list(shares.values()))[0]
+        return self.make(family, src, LONGEST[stage])
+
+    def english(self) -> list[str]:
+        return (self.corpus / "english.txt").read_text().splitlines()
+
+    def sample_texts(self, items: int = 20000) -> Iterator[str]:
+        """What the tokenizer is trained on: conversations, and a part of the English text."""
+        src = Source(12345)
+        for _ in range(items):
+            for piece in render(self.draw(src, "short")):
+                if not piece.control:
+                    yield piece.text
+        for i, text in enumerate(self.english()):
+            if i % 4 == 0:
+                yield text
+
+
+def render(item: Item) -> list[chatfmt.Piece]:
+    return chatfmt.render(item.messages, item.thinking, item.effort, item.tools, item.response_format)
+
+
+def held_out_sets(g: Generators) -> dict[str, tuple[int, Callable[[Source], Item], str]]:
+    """name -> (row length, maker, split). "new wordings" also hold out tools, argument names and question forms."""
+    def thinking(make):
+        def made(src: Source) -> Item:
+            while True:
+                item = make(src)
+                if item.thinking:
+                    return item
+        return made
+
+    def family(name):
+        return lambda src: g.make(name, src)
+
+    def distance(tokens):
+        return lambda src: g.recall.item(src, int(tokens * (0.9 + 0.2 * src.rng.random())), questions=3)
+    two_step = thinking(lambda src: arithmetic.problems(src, two_step=True))
+    return {
+        "chat, known intents in new wordings": (1024, family("chat"), "wording"),
+        "chat, definitions and unknown things": (1024, family("chat"), "test"),
+        "knowledge": (1024, family("knowledge"), "test"),
+        "sums": (1024, family("sum"), "test"),
+        "two-step problems, thinking": (1024, two_step, "test"),
+        "two-step problems, thinking, new wordings": (1024, two_step, "wording"),
+        "word problems, 1 to 4 steps": (1024, family("problem"), "test"),
+        "passages": (1024, family("passage"), "test"),
+        "facts about the user": (1024, family("about_me"), "test"),
+        "tools": (1024, family("tool"), "test"),
+        "tools, new tools and wordings": (1024, family("tool"), "wording"),
+        "JSON": (1024, family("json"), "test"),
+        "JSON, new wordings and keys": (1024, family("json"), "wording"),
+        "recall at 250 tokens": (1024, distance(250), "test"),
+        "recall at 1,000 tokens": (4096, distance(1000), "test"),
+        "recall at 2,000 tokens": (4096, distance(2000), "test"),
+        "recall at 3,500 tokens": (4096, distance(3400), "test"),
+    }

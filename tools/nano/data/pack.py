@@ -1,0 +1,193 @@
+"""Conversations -> packed rows, and the worker processes that do it while the trainer runs."""
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+import queue
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..tokenizer import Encoder
+from .base import Item, Source
+from .mix import Generators, render
+
+ALIGN = 8       # compressor pairs and candidate blocks start with the conversation
+WINDOW = 128
+ENGLISH_WEIGHT = 0.4
+
+
+@dataclass
+class Sequence:
+    """One encoded conversation. turn: which graded answer a token belongs to (-1: none)."""
+    ids: list[int]
+    weight: list[float]
+    turn: list[int]
+    starts: list[int]           # where answers begin
+    labels: list[str]           # what each graded answer is
+
+
+def encode(item: Item, encoder: Encoder) -> Sequence:
+    ids: list[int] = []
+    weight: list[float] = []
+    turn: list[int] = []
+    starts: dict[int, int] = {}
+    for piece, tokens in encoder.pieces(render(item)):
+        if piece.answer and piece.turn not in starts:
+            starts[piece.turn] = len(ids)
+        ids += tokens
+        weight += [item.answer_weight if piece.answer else item.prompt_weight] * len(tokens)
+        turn += [piece.turn if piece.answer and item.graded else -1] * len(tokens)
+    labels, previous = [], None
+    for m in item.messages:
+        if m["role"] == "assistant":
+            labels.append("call" if m["calls"] else "result" if previous == "tool" else "text")
+        previous = m["role"]
+    return Sequence(ids, weight, turn, sorted(starts.values()), labels)
+
+
+class Packer:
+    """Fills rows of one length. The space that no conversation fits into is filled with English text."""
+
+    def __init__(self, length: int, english: np.ndarray | None, rng: np.random.Generator, replay: float):
+        self.length, self.english, self.rng, self.replay = length, english, rng, replay
+        self.reset()
+
+    def reset(self) -> None:
+        n = self.length
+        self.used = self.docs = 0
+        self.row = {"ids": np.full(n, 2, np.uint16), "pos": np.zeros(n, np.uint16), "doc": np.full(n, 32000, np.int16),
+                    "encoder_seg": np.full(n, 32000, np.int16), "decoder_seg": np.full(n, 32000, np.int16),
+                    "weight": np.zeros(n, np.float32), "turn": np.full(n, -1, np.int32)}
+
+    def room(self) -> int:
+        return self.length - self.used
+
+    def add(self, s: Sequence, first_turn: int = 0) -> None:
+        """Places a conversation, perhaps with replay cuts: at a random place, or 128 tokens before an answer."""
+        n, at, row = len(s.ids), self.used, self.row
+        end = at + n + -n % ALIGN
+        row["ids"][at:at + n] = s.ids
+        row["pos"][at:end] = np.arange(end - at)
+        row["doc"][at:end] = self.docs
+        for name, p in (("encoder_seg", 0.4 * self.replay), ("decoder_seg", self.replay)):
+            cut = end - at
+            if n > WINDOW + 16 and self.rng.random() < p:
+                places = [x - WINDOW for x in s.starts if x > WINDOW]
+                cut = int(self.rng.choice(places)) if places and self.rng.random() < 0.7 else int(self.rng.integers(1, n))
+            row[name][at:end] = 2 * self.docs + (np.arange(end - at) >= cut)
+        # a token's weight stands where it is predicted
+        row["weight"][at:at + n - 1] = s.weight[1:]
+        turns = np.array(s.turn[1:])
+        row["turn"][at:at + n - 1] = np.where(turns >= 0, turns + first_turn, -1)
+        self.used, self.docs = end, self.docs + 1
+
+    def finish(self) -> dict[str, np.ndarray]:
+        """The row, filled up with a piece of English text (or left with padding that has no weight)."""
+        room = self.room()
+        if self.english is not None and room > 1:
+            start = int(self.rng.integers(0, len(self.english) - room))
+            ids = [0, *self.english[start:start + room - 1].tolist()]
+            self.add(Sequence(ids, [0.0] + [ENGLISH_WEIGHT] * (room - 1), [-1] * room, [], []))
+        row = self.row
+        row["target"] = np.concatenate([row["ids"][1:], row["ids"][:1]])
+        self.reset()
+        return row
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the workers produce."""
+    name: str
+    mix: str                    # "short" or "long"
+    length: int
+    replay: float               # share of longer conversations with a simulated replay cut
+    english: float = 0.05       # share of rows that are English only
+
+
+def stacked(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {k: np.stack([p[k] for p in parts]) for k in parts[0]}
+
+
+def make_batch(g: Generators, encoder: Encoder, english: np.ndarray, stage: Stage, seed: int, number: int,
+               tokens: int) -> dict[str, np.ndarray]:
+    """Batch `number` of a stage: a function of its arguments alone, so that a run can be resumed at any step."""
+    rng, src = np.random.default_rng([seed, number]), Source(seed * 1_000_003 + number)
+    packer, done = Packer(stage.length, english, rng, stage.replay), []
+    wanted = tokens // stage.length
+    while len(done) < wanted:
+        if packer.used == 0 and rng.random() < stage.english:
+            done.append(packer.finish())
+            continue
+        s = encode(g.draw(src, stage.mix), encoder)
+        if len(s.ids) > stage.length - ALIGN:
+            continue
+        if len(s.ids) + ALIGN > packer.room():
+            done.append(packer.finish())
+            if len(done) == wanted:
+                break
+        packer.add(s)
+    return stacked(done)
+
+
+def _work(worker: int, workers: int, seed: int, first: int, corpus: str, tokenizer: str, english_file: str,
+          stages: list[Stage], tokens: int, current, out) -> None:
+    """A worker makes every workers-th batch. `put` has a timeout, so a stage switch is never missed."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    g, encoder, english = Generators(corpus), Encoder(tokenizer), np.load(english_file)
+    number = first + worker
+    while current.value >= 0:
+        stage = current.value
+        batch = make_batch(g, encoder, english, stages[stage], seed, number, tokens)
+        number += workers
+        while current.value == stage:
+            try:
+                out.put((stage, batch), timeout=1.0)
+                break
+            except queue.Full:
+                continue
+
+
+class Feed:
+    """Batches from worker processes. Batches of an earlier stage are thrown away."""
+
+    def __init__(self, workers: int, seed: int, first: int, corpus: str, tokenizer: str, english: str,
+                 stages: list[Stage], tokens: int, stage: int = 0):
+        context = mp.get_context("spawn")
+        self.current, self.queue = context.Value("i", stage), context.Queue(maxsize=24)
+        self.processes = [context.Process(target=_work, daemon=True, args=(
+            i, workers, seed, first, corpus, tokenizer, english, stages, tokens, self.current, self.queue))
+            for i in range(workers)]
+        for p in self.processes:
+            p.start()
+
+    def switch(self, stage: int) -> None:
+        self.current.value = stage
+
+    def next(self) -> dict[str, np.ndarray]:
+        while True:
+            stage, batch = self.queue.get(timeout=300)
+            if stage == self.current.value:
+                return batch
+
+    def close(self) -> None:
+        self.current.value = -1
+        for p in self.processes:
+            p.terminate()
+
+
+def held_out_rows(g: Generators, encoder: Encoder, make, split: str, length: int, items: int, seed: int):
+    """(packed rows, label of each graded answer) of a held-out set, without English and without replay."""
+    packer, src = Packer(length, None, np.random.default_rng(seed), 0.0), Source(seed, split)
+    done, labels, count = [], [], 0
+    while count < items:
+        s = encode(make(src), encoder)
+        if len(s.ids) > length - ALIGN:
+            continue
+        if len(s.ids) + ALIGN > packer.room():
+            done.append(packer.finish())
+        packer.add(s, len(labels))
+        labels += s.labels
+        count += 1
+    done.append(packer.finish())
+    return stacked(done), labels

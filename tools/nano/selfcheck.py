@@ -1,0 +1,144 @@
+"""Quick checks of the trainer's own parts; no framework, no files needed.
+
+    python -m nano.selfcheck            # number formats, kernels' plain twins, export round trip; seconds on a CPU
+
+On a machine with a GPU the Triton kernels and the compiled chains are compared with their plain twins as well.
+"""
+from __future__ import annotations
+
+import tempfile
+
+import torch
+
+from . import attention, checkpoint, kernels, model, quant
+from .config import NANO
+from .engram import bucket_primes
+from .kernels import visible_mask, window_mask
+from .model import Batch, Mode, Model
+from .params import Params
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def tiny_config() -> dict:
+    """nano in miniature: the same layer plan with short vectors."""
+    c = dict(NANO, vocab_size=64, hidden_size=64, head_dim=64, qk_rope_head_dim=32, num_attention_heads=2, q_lora_rank=32,
+             o_lora_rank=32, o_groups=2, sliding_window=16, index_n_heads=2, index_head_dim=32, index_topk=8,
+             candidate_topk_blocks=4, candidate_block_size=8, moe_intermediate_size=32, n_routed_experts=4,
+             num_experts_per_tok=2, engram_vocab_size=40, engram_n_heads=2)
+    c["engram_compressed_vocab_size"] = c["vocab_size"]
+    c["engram_num_embeddings"] = [sum(p) for p in bucket_primes(c)]
+    return c
+
+
+def tiny_batch(c: dict, rows: int = 2, length: int = 64, device: str = "cpu") -> Batch:
+    g = torch.Generator().manual_seed(3)
+    ids = torch.randint(3, c["vocab_size"], (rows, length), generator=g)
+    doc = (torch.arange(length) // 24).int().repeat(rows, 1)
+    pos = (torch.arange(length) % 24).int().repeat(rows, 1)
+    seg = doc * 2 + (pos >= 13).int()
+    target = torch.roll(ids, -1, 1)
+    weight = (pos < 20).float()
+    return Batch(*(t.to(device) for t in (ids, pos, doc, doc, seg, target, weight)))
+
+
+def check_formats() -> None:
+    x = torch.randn(64, 128, generator=torch.Generator().manual_seed(1)) * 3
+    known = torch.tensor([0.0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 0.26, -2.4])
+    assert quant.round_e2m1(known).tolist() == [0, 0, 1, 1, 2, 2, 4, 4, 0.5, -2]
+    codes = [quant.scale_for(torch.tensor([a]), 448.0).view(torch.int32).item() >> 23 for a in (1, 448, 449, 3.5, 0.875, 6, 1e-4)]
+    assert codes == [119, 127, 128, 120, 118, 121, 105], codes
+    assert torch.equal(quant.q8(quant.q8(x)), quant.q8(x))
+    for value, pack in ((quant.fp8_weight, quant.pack_fp8), (quant.fp4_weight, quant.pack_fp4), (quant.table_weight, quant.pack_table)):
+        w = value(x)
+        assert torch.equal(value(w), w), pack.__name__
+        assert torch.equal(quant.unpack(*pack(x)), w) and torch.equal(quant.unpack(*pack(w)), w), pack.__name__
+
+
+def check_attention_gradient() -> None:
+    torch.manual_seed(0)
+    rows, length, heads, dim, window = 1, 16, 2, 4, 4
+    doc = (torch.arange(length) // 8).repeat(rows, 1).int()
+    for ratio in (0, 2, 1):
+        leaves = [torch.randn(rows, length, heads, dim), torch.randn(rows, length, dim), torch.randn(heads)]
+        entries = torch.randn(rows, length // ratio, dim) if ratio else None
+        inputs = [t.requires_grad_() for t in (*leaves, *([entries] if ratio else []))]
+        q, kv, sink = inputs[:3]
+        keys, mask = kv, window_mask(doc, window)
+        slots = (torch.arange(length) // window - 1).unsqueeze(1) * window + torch.arange(2 * window)
+        dense = torch.zeros(rows, length, length, dtype=torch.bool)
+        dense[0].scatter_(1, slots.clamp(0, length - 1), mask[0])
+        if ratio:
+            keys, dense = torch.cat([kv, inputs[3]], 1), torch.cat([dense, visible_mask(doc, ratio)], -1)
+        score = torch.einsum("blhd,bnd->blhn", q, keys) * dim ** -0.5
+        score = score.masked_fill(~dense.unsqueeze(2), float("-inf"))
+        score = torch.cat([score, sink.view(1, 1, -1, 1).expand(rows, length, heads, 1)], -1)
+        want = torch.einsum("blhn,bnd->blhd", score.softmax(-1)[..., :-1], keys)
+        got, _ = attention.Attend.apply(q, kv, inputs[3] if ratio else None, sink, doc, doc, None, ratio, window)
+        g = torch.randn_like(want)
+        for a, b in zip(torch.autograd.grad(want, inputs, g), torch.autograd.grad(got, inputs, g)):
+            assert torch.allclose(a, b, atol=1e-5), ratio
+
+
+def check_round_trip() -> None:
+    """What is exported, read back, gives the same losses as the quantised working copies in training."""
+    c = tiny_config()
+    with tempfile.TemporaryDirectory() as folder:
+        params = Params(c, seed=5)
+        params.refresh(True)
+        network = Model(params, list(range(c["vocab_size"])))
+        batch = tiny_batch(c)
+        loss, out = network.loss(batch, Mode(exact_ties=True))
+        (loss + out.index_loss).backward()
+        for g in params.groups.values():
+            assert g.rule == "none" or torch.isfinite(g.grad).all() and g.grad.abs().sum() > 0, g.name
+        (tokenizer := tempfile.NamedTemporaryFile("w", suffix=".json")).write("{}")
+        checkpoint.save(params, folder, tokenizer.name, shards=2)
+        again = Params(c, seed=6)
+        checkpoint.load(again, folder)
+        same, _ = Model(again, list(range(c["vocab_size"]))).loss(batch, Mode(exact_ties=True))
+        assert torch.equal(loss, same), (loss, same)
+
+
+def check_gpu() -> None:
+    """Triton and compiled paths against plain PyTorch, values and gradients."""
+    c = tiny_config()
+    results = []
+    for plain in (True, False):
+        kernels.on_gpu = (lambda t: False) if plain else (lambda t: t.is_cuda)
+        model.COMPILE = not plain
+        params = Params(c, DEVICE, torch.bfloat16, seed=5)
+        network = Model(params, list(range(c["vocab_size"])))
+        for mode in (Mode(False, False, False), Mode(exact_ties=True)):
+            params.refresh(mode.cache_quant)
+            params.zero_grad()
+            loss, out = network.loss(tiny_batch(c, device=DEVICE), mode)
+            (loss + out.index_loss).backward()
+            grads = {g.name: g.grad.float().clone() for g in params.groups.values()}
+            results.append((float(loss.detach()), float(out.index_loss.detach()), grads))
+    for name, a, b in (("plain arithmetic", results[0], results[2]), ("everything on", results[1], results[3])):
+        worst = min((float(torch.nn.functional.cosine_similarity(a[2][k].flatten(), b[2][k].flatten(), 0)), k)
+                    for k in a[2] if a[2][k].abs().sum() > 0)
+        print(f"  GPU, {name}: loss {a[0]:.4f} / {b[0]:.4f}, index {a[1]:.4f} / {b[1]:.4f}, worst gradient cosine {worst}")
+        assert abs(a[0] - b[0]) < 0.05
+    x = torch.randn(256, 128, device=DEVICE) * 2
+    compiled = torch.compile(lambda t: (quant.q8(t), quant.q4mx(t), quant.q4nv(t)))(x)
+    for a, b in zip(compiled, (quant.q8(x), quant.q4mx(x), quant.q4nv(x))):
+        assert (a != b).float().mean() < 1e-3, (a != b).float().mean()
+    logits = torch.randn(1000, 4, 4, device=DEVICE, requires_grad=True)
+    g = torch.randn_like(logits)
+    a, b = kernels.sinkhorn_plain(logits, 20, 1e-6), kernels.Sinkhorn.apply(logits, 20, 1e-6)
+    assert torch.allclose(a, b, atol=1e-6)
+    assert torch.allclose(*(torch.autograd.grad(t, logits, g)[0] for t in (a, b)), atol=1e-5)
+
+
+def main() -> None:
+    checks = [check_formats, check_attention_gradient, check_round_trip] + ([check_gpu] if DEVICE == "cuda" else [])
+    for check in checks:
+        check()
+        print(f"{check.__name__}: fine", flush=True)
+    print(f"{len(checks)} passed, 0 failed")
+
+
+if __name__ == "__main__":
+    main()
