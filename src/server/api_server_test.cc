@@ -1,0 +1,186 @@
+#include "server/api_server.h"
+
+#include "server/api_test_fixture.h"
+
+namespace gannet::server {
+namespace {
+
+using testing::HasSubstr;
+
+const TestJson kChat = {{"messages", {{{"role", "user"}, {"content", "hi"}}}}};
+
+class ApiServerTest : public ApiTest {
+ protected:
+  // An error must have OpenAI's shape whatever went wrong.
+  static void expect_error(const TestResponse& response, int status, const std::string& part) {
+    EXPECT_EQ(response.status, status) << response.body;
+    EXPECT_EQ(response.header("content-type"), "application/json");
+    const auto body = TestJson::parse(response.body, nullptr, false);
+    ASSERT_TRUE(body.contains("error")) << response.body;
+    const auto& error = body["error"];
+    EXPECT_TRUE(error["message"].is_string());
+    EXPECT_TRUE(error["type"].is_string());
+    EXPECT_TRUE(error["param"].is_string() || error["param"].is_null());
+    EXPECT_TRUE(error["code"].is_string() || error["code"].is_null());
+    EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(part));
+  }
+};
+
+TEST_F(ApiServerTest, AnswersItsOwnRoutes) {
+  start();
+  auto client = connect();
+  for (const char* path : {"/health", "/live", "/ready", "/ping", "/"}) {
+    EXPECT_EQ(client.request("GET", path).status, 200) << path;
+    EXPECT_EQ(client.request("HEAD", path).status, 200) << path;
+  }
+  EXPECT_THAT(client.request("GET", "/version").body, HasSubstr("version"));
+}
+
+TEST_F(ApiServerTest, ListsTheModels) {
+  start();
+  const auto response = connect().request("GET", "/v1/models");
+  const auto models = TestJson::parse(response.body);
+  EXPECT_EQ(models["object"], "list");
+  ASSERT_EQ(models["data"].size(), 2);
+  const TestJson expected = {{"id", "test-model"},
+                             {"object", "model"},
+                             {"created", 1700000000},
+                             {"owned_by", "gannet"},
+                             {"max_model_len", 4096}};
+  EXPECT_EQ(models["data"][0], expected);
+}
+
+TEST_F(ApiServerTest, RefusesUnknownRoutesAndMethods) {
+  start();
+  auto client = connect();
+  expect_error(client.request("GET", "/nowhere"), 404, "/nowhere");
+  expect_error(client.request("POST", "/v1/embeddings", "{}"), 404, "/v1/embeddings");
+  expect_error(client.request("GET", "/v1"), 404, "/v1");
+  expect_error(client.request("GET", "/v1/models/../models"), 404, "");
+  expect_error(client.request("GET", "/v1/chat/completions"), 405, "takes POST, not GET");
+  expect_error(client.request("DELETE", "/v1/models"), 405, "takes GET, not DELETE");
+  expect_error(client.request("OPTIONS", "/v1/chat/completions"), 405, "OPTIONS");
+  expect_error(client.request("POST", "/health", "{}"), 405, "takes GET, not POST");
+  EXPECT_EQ(client.request("GET", "/v1/completions").header("allow"), "POST");
+  EXPECT_EQ(client.request("HEAD", "/v1").status, 404);
+}
+
+TEST_F(ApiServerTest, ChecksTheKey) {
+  start({}, "secret");
+  auto client = connect();
+  expect_error(client.request("GET", "/v1/models"), 401, "API key");
+  expect_error(client.request("GET", "/v1/models", "", "Authorization: Bearer wrong!\r\n"), 401, "API key");
+  expect_error(client.request("GET", "/v1/models", "", "Authorization: Bearer secre\r\n"), 401, "API key");
+  expect_error(client.request("GET", "/v1/models", "", "Authorization: secret\r\n"), 401, "API key");
+  expect_error(client.request("GET", "/nowhere"), 401, "API key");
+  EXPECT_EQ(client.request("GET", "/v1/models", "", "Authorization: Bearer secret\r\n").status, 200);
+  EXPECT_EQ(client.request("GET", "/v1/models", "", "authorization: bearer secret\r\n").status, 200);
+  EXPECT_EQ(client.request("GET", "/v1/models", "", "X-Api-Key: secret\r\n").status, 200);
+  EXPECT_EQ(client.request("GET", "/health").status, 200);
+}
+
+TEST_F(ApiServerTest, RefusesRequestsBeforeAndAfterServing) {
+  start({}, "", false);
+  auto client = connect();
+  EXPECT_EQ(client.request("GET", "/live").status, 200);
+  expect_error(client.request("GET", "/ready"), 503, "loaded");
+  expect_error(client.request("POST", "/v1/chat/completions", kChat.dump()), 503, "loaded");
+  EXPECT_EQ(client.request("GET", "/v1/models").header("retry-after"), "1");
+  api_->start_serving(model_);
+  EXPECT_EQ(client.request("GET", "/ready").status, 200);
+  EXPECT_EQ(client.request("GET", "/v1/models").status, 200);
+  api_->stop_serving();
+  expect_error(client.request("GET", "/ready"), 503, "shutting down");
+  expect_error(client.request("POST", "/v1/chat/completions", kChat.dump()), 503, "shutting down");
+}
+
+TEST_F(ApiServerTest, RefusesBadBodies) {
+  script("x");
+  start();
+  const std::string deep = std::string(5000, '[') + std::string(5000, ']');
+  const std::vector<std::pair<std::string, std::string>> bodies = {
+      {"", "JSON"},
+      {"{", "JSON"},
+      {"nonsense", "JSON"},
+      {"[]", "object"},
+      {"\"text\"", "object"},
+      {"{\"messages\": []} trailing", "JSON"},
+      {"{\"messages\": \"\xff\xfe\"}", "JSON"},
+      {"{\"messages\": " + deep + "}", "JSON"},
+      {"{}", ""},
+      {R"({"messages": null})", "messages"},
+      {R"({"messages": "hi"})", "messages"},
+      {R"({"messages": [{"role": "wizard", "content": "hi"}]})", "role"},
+      {R"({"messages": [{"role": "user", "content": 5}]})", "content"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/y.png"}}]}]})",
+       "image"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "temperature": 9})", "temperature"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "temperature": "hot"})", "temperature"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 0})", "max_tokens"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1.5})", "max_tokens"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "n": 0})", "n"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "n": 1000000})", "n"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "top_logprobs": 99, "logprobs": true})", "top_logprobs"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "stream": "yes"})", "stream"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "presence_penalty": 1})", "presence_penalty"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "logit_bias": {"5": 1}})", "logit_bias"},
+  };
+  for (const auto& [body, part] : bodies) {
+    auto client = connect();
+    const std::string length = "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n";
+    client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\n" + length + body);
+    expect_error(client.read_response(), 400, part);
+    EXPECT_EQ(client.request("GET", "/health").status, 200) << "the connection must stay usable";
+  }
+}
+
+TEST_F(ApiServerTest, RefusesOtherModels) {
+  start();
+  TestJson body = kChat;
+  body["model"] = "gpt-4";
+  auto client = connect();
+  expect_error(client.request("POST", "/v1/chat/completions", body.dump()), 404, "`gpt-4` does not exist");
+  expect_error(client.request("POST", "/v1/completions", R"({"model": "gpt-4", "prompt": "x"})"), 404, "`gpt-4`");
+}
+
+TEST_F(ApiServerTest, RefusesEncodedBodies) {
+  start();
+  auto client = connect();
+  expect_error(client.request("POST", "/v1/completions", "zzzz", "Content-Encoding: gzip\r\n"), 400, "gzip");
+}
+
+TEST_F(ApiServerTest, RefusesPromptsThatFillTheContext) {
+  engine_.context = 16;
+  start();
+  TestJson body = {{"prompt", std::string(100, 'x')}};
+  auto client = connect();
+  const auto response = client.request("POST", "/v1/completions", body.dump());
+  expect_error(response, 400, "maximum context length is 16 tokens");
+  EXPECT_EQ(TestJson::parse(response.body)["error"]["code"], "context_length_exceeded");
+}
+
+TEST_F(ApiServerTest, RefusesWhatTheQueueCannotHold) {
+  engine_.by_steps = true;
+  model_.max_unfinished = 1;
+  script("x");
+  start();
+  auto first = connect();
+  first.send(TestConnection::request_text("POST", "/v1/chat/completions", kChat.dump()));
+  ASSERT_TRUE(engine_.wait_for_requests(1));
+  const auto response = connect().request("POST", "/v1/chat/completions", kChat.dump());
+  expect_error(response, 429, "busy");
+  EXPECT_EQ(response.header("retry-after"), "1");
+}
+
+TEST_F(ApiServerTest, SaysWhatHttpRefuses) {
+  HttpServerOptions options;
+  options.body_limit = 1000;
+  start(options);
+  expect_error(connect().request("POST", "/v1/completions", std::string(1001, ' ')), 413, "1000 bytes");
+  auto client = connect();
+  client.send("nonsense\r\n\r\n");
+  expect_error(client.read_response(), 400, "HTTP");
+}
+
+}  // namespace
+}  // namespace gannet::server

@@ -1,0 +1,398 @@
+#include "server/openai_chat.h"
+
+#include "server/api_test_fixture.h"
+#include "text/chat_encoder.h"
+#include "text/protocol/chat_body.h"
+
+namespace gannet::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kPath = "/v1/chat/completions";
+
+class OpenAiChatTest : public ApiTest {
+ protected:
+  static TestJson body(bool thinking = false) {
+    TestJson json;
+    json["model"] = "test-model";
+    json["messages"] = {{{"role", "user"}, {"content", "hi"}}};
+    json["thinking"]["type"] = thinking ? "enabled" : "disabled";
+    return json;
+  }
+  static TestJson body_with_tools() {
+    TestJson json = body(true);
+    json["tools"] = {{{"type", "function"}, {"function", {{"name", "get"}, {"parameters", {{"type", "object"}}}}}}};
+    return json;
+  }
+  static std::string tool_call_script() {
+    return "let me see</think>Calling.\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get\">\n"
+           "<｜DSML｜ parameter name=\"city\" string=\"true\">Oslo \"x\"</｜DSML｜ parameter>\n"
+           "<｜DSML｜ parameter name=\"n\" string=\"false\">3</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n"
+           "<｜DSML｜ invoke name=\"get\">\n\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
+  }
+
+  // Joined deltas of one field.
+  static std::string joined(const std::vector<TestJson>& events, const std::string& field, int index = 0) {
+    std::string text;
+    for (const auto& event : events) {
+      for (const auto& choice : event.value("choices", TestJson::array())) {
+        if (choice["index"] == index && choice["delta"].contains(field) && choice["delta"][field].is_string()) {
+          text += choice["delta"][field].get<std::string>();
+        }
+      }
+    }
+    return text;
+  }
+};
+
+TEST_F(OpenAiChatTest, AnswersWhole) {
+  script("Hello there");
+  start();
+  const auto response = post(kPath, body());
+  EXPECT_THAT(response["id"].get<std::string>(), testing::StartsWith("chatcmpl-"));
+  EXPECT_EQ(response["object"], "chat.completion");
+  EXPECT_EQ(response["model"], "test-model");
+  EXPECT_GT(response["created"], 1700000000);
+  ASSERT_EQ(response["choices"].size(), 1);
+  const TestJson expected = {{"index", 0},
+                             {"message", {{"role", "assistant"}, {"content", "Hello there"}}},
+                             {"logprobs", nullptr},
+                             {"finish_reason", "stop"}};
+  EXPECT_EQ(response["choices"][0], expected);
+  const auto& usage = response["usage"];
+  const auto prompt = static_cast<int64_t>(engine_.seen()[0].prompt.size());
+  EXPECT_EQ(usage["prompt_tokens"], prompt);
+  EXPECT_EQ(usage["completion_tokens"], engine_.script.size());
+  EXPECT_EQ(usage["total_tokens"], prompt + static_cast<int64_t>(engine_.script.size()));
+  EXPECT_EQ(usage["prompt_tokens_details"]["cached_tokens"], 0);
+  EXPECT_EQ(usage["completion_tokens_details"]["reasoning_tokens"], 0);
+  EXPECT_EQ(usage["prompt_cache_miss_tokens"], prompt);
+}
+
+TEST_F(OpenAiChatTest, SendsTheEncodedConversationToTheEngine) {
+  script("x");
+  start();
+  TestJson request = body(true);
+  request["temperature"] = 0.25;
+  request["top_p"] = 0.5;
+  request["seed"] = 7;
+  request["max_completion_tokens"] = 11;
+  post(kPath, request);
+  const auto chat = text::chat_request(request.dump());
+  ASSERT_TRUE(chat);
+  const auto prompt = text::encode_chat(*chat, tokenizer());
+  ASSERT_TRUE(prompt);
+  const auto seen = engine_.seen()[0];
+  EXPECT_EQ(seen.prompt, *prompt);
+  EXPECT_EQ(seen.sampling.temperature, 0.25);
+  EXPECT_EQ(seen.sampling.top_p, 0.5);
+  EXPECT_EQ(seen.sampling.seed, 7);
+  EXPECT_EQ(seen.sampling.max_tokens, 11);
+  EXPECT_THAT(seen.sampling.stop_ids, ElementsAre(1));
+}
+
+TEST_F(OpenAiChatTest, AllowsTheRestOfTheContextByDefault) {
+  script("x");
+  start();
+  post(kPath, body());
+  TestJson large = body();
+  large["max_tokens"] = 1'000'000;
+  post(kPath, large);
+  for (const auto& seen : engine_.seen()) {
+    EXPECT_EQ(seen.sampling.max_tokens, engine_.context - static_cast<int64_t>(seen.prompt.size()));
+  }
+}
+
+TEST_F(OpenAiChatTest, Streams) {
+  script("Hello there");
+  start();
+  const auto events = stream(kPath, body());
+  ASSERT_GE(events.size(), 3);
+  EXPECT_EQ(events.front()["choices"][0]["delta"], (TestJson{{"role", "assistant"}, {"content", ""}}));
+  EXPECT_EQ(joined(events, "content"), "Hello there");
+  EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "stop");
+  for (const auto& event : events) {
+    EXPECT_EQ(event["id"], events.front()["id"]);
+    EXPECT_EQ(event["object"], "chat.completion.chunk");
+    EXPECT_EQ(event["model"], "test-model");
+    EXPECT_FALSE(event.contains("usage"));
+    EXPECT_EQ(event["choices"][0]["finish_reason"].is_null(), event != events.back());
+  }
+}
+
+TEST_F(OpenAiChatTest, StreamsEachTokenWhenItComes) {
+  engine_.by_steps = true;
+  script("one two three");
+  start();
+  auto client = connect();
+  TestJson request = body();
+  request["stream"] = true;
+  client.send(TestConnection::request_text("POST", kPath, request.dump()));
+  EXPECT_EQ(client.read_head().status, 200);
+  ASSERT_TRUE(engine_.wait_for_requests(1));
+  std::string text;
+  const auto read_content = [&](size_t length) {
+    while (text.size() < length) {
+      const auto event = client.read_through("\n\n");
+      if (!event) return;
+      const auto json = TestJson::parse(event->substr(event->find('{')), nullptr, false);
+      text += json["choices"][0]["delta"].value("content", "");
+    }
+  };
+  std::string expected;
+  for (const int32_t id : engine_.script) {
+    engine_.step();
+    if (id == 1) break;
+    expected += tokenizer().token_bytes(id);
+    read_content(expected.size());
+    EXPECT_EQ(text, expected);
+  }
+}
+
+TEST_F(OpenAiChatTest, ReportsUsageInStreams) {
+  script("Hello there");
+  start();
+  TestJson request = body();
+  request["stream_options"]["include_usage"] = true;
+  auto events = stream(kPath, request);
+  EXPECT_TRUE(events.back()["choices"].empty());
+  EXPECT_EQ(events.back()["usage"]["completion_tokens"], engine_.script.size());
+  EXPECT_TRUE(events.front()["usage"].is_null());
+
+  request["stream_options"]["continuous_usage_stats"] = true;
+  events = stream(kPath, request);
+  for (const auto& event : events) EXPECT_GT(event["usage"]["prompt_tokens"], 0);
+}
+
+TEST_F(OpenAiChatTest, SeparatesReasoning) {
+  script("I think\nso</think>Yes.");
+  start();
+  const auto whole = post(kPath, body(true));
+  const auto& message = whole["choices"][0]["message"];
+  EXPECT_EQ(message["reasoning_content"], "I think\nso");
+  EXPECT_EQ(message["content"], "Yes.");
+  const auto before = tokenizer().encode("I think\nso");
+  EXPECT_EQ(whole["usage"]["completion_tokens_details"]["reasoning_tokens"], before->size());
+
+  const auto events = stream(kPath, body(true));
+  EXPECT_EQ(joined(events, "reasoning_content"), "I think\nso");
+  EXPECT_EQ(joined(events, "content"), "Yes.");
+}
+
+TEST_F(OpenAiChatTest, ReturnsToolCalls) {
+  script(tool_call_script());
+  start();
+  const auto whole = post(kPath, body_with_tools());
+  const auto& choice = whole["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_EQ(choice["message"]["content"], "Calling.");
+  const auto& calls = choice["message"]["tool_calls"];
+  ASSERT_EQ(calls.size(), 2);
+  EXPECT_THAT(calls[0]["id"].get<std::string>(), testing::StartsWith("call_"));
+  EXPECT_NE(calls[0]["id"], calls[1]["id"]);
+  EXPECT_EQ(calls[0]["type"], "function");
+  EXPECT_EQ(calls[0]["function"]["name"], "get");
+  const auto arguments = TestJson::parse(calls[0]["function"]["arguments"].get<std::string>());
+  EXPECT_EQ(arguments, (TestJson{{"city", "Oslo \"x\""}, {"n", 3}}));
+  EXPECT_EQ(calls[1]["function"]["arguments"], "{}");
+}
+
+TEST_F(OpenAiChatTest, StreamsToolCalls) {
+  script(tool_call_script());
+  start();
+  const auto events = stream(kPath, body_with_tools());
+  std::vector<std::string> names;
+  std::vector<std::string> arguments(2);
+  for (const auto& event : events) {
+    const auto& delta = event["choices"][0]["delta"];
+    if (!delta.contains("tool_calls")) continue;
+    const auto& call = delta["tool_calls"][0];
+    if (call.contains("id")) {
+      EXPECT_EQ(call["index"], names.size());
+      EXPECT_EQ(call["type"], "function");
+      EXPECT_EQ(call["function"]["arguments"], "");
+      names.push_back(call["function"]["name"]);
+    } else {
+      EXPECT_FALSE(call["function"].contains("name"));
+      arguments.at(call["index"].get<size_t>()) += call["function"]["arguments"].get<std::string>();
+    }
+  }
+  EXPECT_THAT(names, ElementsAre("get", "get"));
+  EXPECT_EQ(TestJson::parse(arguments[0])["n"], 3);
+  EXPECT_EQ(arguments[1], "{}");
+  EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "tool_calls");
+  EXPECT_EQ(joined(events, "content").find("DSML"), std::string::npos);
+}
+
+TEST_F(OpenAiChatTest, LeavesOutContentThatIsNotThere) {
+  script("</think>\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get\">\n\n</｜DSML｜ invoke>\n</｜DSML｜ calls>");
+  start();
+  const auto whole = post(kPath, body_with_tools());
+  EXPECT_TRUE(whole["choices"][0]["message"]["content"].is_null());
+}
+
+TEST_F(OpenAiChatTest, StopsAtStopStringsAcrossTokens) {
+  script("Hello there, STOPPED here");
+  start();
+  TestJson request = body();
+  request["stop"] = {"STOP", "never"};
+  const auto whole = post(kPath, request);
+  EXPECT_EQ(whole["choices"][0]["message"]["content"], "Hello there, ");
+  EXPECT_EQ(whole["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(whole["choices"][0]["stop_reason"], "STOP");
+  EXPECT_LT(whole["usage"]["completion_tokens"], engine_.script.size());
+  EXPECT_EQ(joined(stream(kPath, request), "content"), "Hello there, ");
+
+  request["include_stop_str_in_output"] = true;
+  EXPECT_EQ(post(kPath, request)["choices"][0]["message"]["content"], "Hello there, STOP");
+  EXPECT_EQ(joined(stream(kPath, request), "content"), "Hello there, STOP");
+}
+
+TEST_F(OpenAiChatTest, CancelsTheEngineAtAStopString) {
+  engine_.by_steps = true;
+  script("aXb");
+  start();
+  auto client = connect();
+  TestJson request = body();
+  request["stop"] = "X";
+  client.send(TestConnection::request_text("POST", kPath, request.dump()));
+  ASSERT_TRUE(engine_.wait_for_requests(1));
+  engine_.step(2);
+  EXPECT_EQ(TestJson::parse(client.read_response().body)["choices"][0]["message"]["content"], "a");
+  EXPECT_TRUE(engine_.wait_for_cancelled(1));
+}
+
+TEST_F(OpenAiChatTest, SaysWhenTheLengthEndedIt) {
+  script("Hello there");
+  start();
+  TestJson request = body();
+  request["max_tokens"] = 2;
+  const auto whole = post(kPath, request);
+  EXPECT_EQ(whole["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(whole["usage"]["completion_tokens"], 2);
+  EXPECT_EQ(stream(kPath, request).back()["choices"][0]["finish_reason"], "length");
+}
+
+TEST_F(OpenAiChatTest, NeverShowsControlTokens) {
+  script("a<｜User｜>b<｜begin▁of▁sentence｜>c<｜place▁holder▁no▁1｜>d<think>e");
+  start();
+  const std::string content = post(kPath, body())["choices"][0]["message"]["content"];
+  EXPECT_EQ(content, "abcde");
+}
+
+TEST_F(OpenAiChatTest, KeepsCharactersWhole) {
+  script("é🙂 日本");
+  start();
+  const auto events = stream(kPath, body());
+  EXPECT_EQ(joined(events, "content"), "é🙂 日本");
+  for (const auto& event : events) EXPECT_THAT(event.dump(), testing::Not(HasSubstr("\xEF\xBF\xBD")));
+}
+
+TEST_F(OpenAiChatTest, GivesSeveralAnswers) {
+  script("Hi");
+  start();
+  TestJson request = body();
+  request["n"] = 3;
+  request["seed"] = 5;
+  const auto whole = post(kPath, request);
+  ASSERT_EQ(whole["choices"].size(), 3);
+  EXPECT_EQ(whole["choices"][2]["index"], 2);
+  EXPECT_EQ(whole["usage"]["completion_tokens"], 3 * engine_.script.size());
+  EXPECT_EQ(whole["usage"]["prompt_tokens"], engine_.seen()[0].prompt.size());
+  EXPECT_EQ(engine_.seen()[0].sampling.seed, 5);
+  EXPECT_EQ(engine_.seen()[2].sampling.seed, 7);
+  const auto events = stream(kPath, request);
+  for (int index = 0; index < 3; ++index) EXPECT_EQ(joined(events, "content", index), "Hi");
+}
+
+TEST_F(OpenAiChatTest, ReturnsLogprobs) {
+  engine_.with_logprobs = true;
+  script("Hi");
+  start();
+  TestJson request = body();
+  request["logprobs"] = true;
+  request["top_logprobs"] = 2;
+  const auto whole = post(kPath, request);
+  const auto& content = whole["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(content.size(), engine_.script.size());
+  EXPECT_EQ(content[0]["token"], std::string(tokenizer().token_bytes(engine_.script[0])));
+  EXPECT_EQ(content[0]["logprob"], -0.5);
+  EXPECT_EQ(content[0]["bytes"][0], 'H');
+  EXPECT_EQ(content[0]["top_logprobs"].size(), 2);
+  EXPECT_EQ(engine_.seen()[0].sampling.logprobs, 2);
+  size_t streamed = 0;
+  for (const auto& event : stream(kPath, request)) {
+    const auto& logprobs = event["choices"][0]["logprobs"];
+    if (!logprobs.is_null()) streamed += logprobs["content"].size();
+  }
+  EXPECT_EQ(streamed, engine_.script.size());
+}
+
+TEST_F(OpenAiChatTest, ReportsFailures) {
+  script("Hello", false);
+  engine_.failure = Error{ErrorKind::failed, "the engine broke"};
+  start();
+  EXPECT_EQ(post(kPath, body(), 500)["error"]["message"], "the engine broke");
+  const auto events = stream(kPath, body());
+  EXPECT_EQ(events.back()["error"]["message"], "the engine broke");
+}
+
+TEST_F(OpenAiChatTest, CancelsWhenTheClientGoes) {
+  engine_.by_steps = true;
+  script("Hello there");
+  start();
+  size_t count = 0;
+  for (const bool streaming : {true, false}) {
+    for (const size_t steps : {0, 1}) {
+      TestJson request = body();
+      request["stream"] = streaming;
+      request["n"] = 2;
+      auto client = connect();
+      client.send(TestConnection::request_text("POST", kPath, request.dump()));
+      count += 2;
+      ASSERT_TRUE(engine_.wait_for_requests(count));
+      engine_.step(steps);
+      client.close();
+      EXPECT_TRUE(engine_.wait_for_cancelled(count));
+      EXPECT_EQ(engine_.unfinished(), 0);
+    }
+  }
+}
+
+TEST_F(OpenAiChatTest, SendsCommentsWhileItWaits) {
+  engine_.by_steps = true;
+  script("Hi");
+  HttpServerOptions options;
+  options.keep_alive_interval = std::chrono::milliseconds(5);
+  start(options);
+  TestJson request = body();
+  request["stream"] = true;
+  auto client = connect();
+  client.send(TestConnection::request_text("POST", kPath, request.dump()));
+  EXPECT_EQ(client.read_head().status, 200);
+  EXPECT_EQ(client.read_chunk(), ": waiting\n\n");
+  engine_.step(engine_.script.size());
+  EXPECT_TRUE(client.read_through("data: [DONE]\n\n"));
+}
+
+TEST_F(OpenAiChatTest, ServesManyAtOnce) {
+  engine_.by_steps = true;
+  script("Hello there");
+  start();
+  constexpr size_t kClients = 100;
+  TestJson request = body();
+  request["stream"] = true;
+  std::vector<TestConnection> clients;
+  for (size_t i = 0; i < kClients; ++i) {
+    clients.push_back(connect());
+    clients.back().send(TestConnection::request_text("POST", kPath, request.dump()));
+  }
+  ASSERT_TRUE(engine_.wait_for_requests(kClients));
+  for (size_t i = 0; i < engine_.script.size(); ++i) engine_.step();
+  for (auto& client : clients) EXPECT_EQ(joined(events(client.read_response().body), "content"), "Hello there");
+}
+
+}  // namespace
+}  // namespace gannet::server

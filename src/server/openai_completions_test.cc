@@ -1,0 +1,131 @@
+#include "server/openai_completions.h"
+
+#include "server/api_test_fixture.h"
+
+namespace gannet::server {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kPath = "/v1/completions";
+
+class OpenAiCompletionsTest : public ApiTest {
+ protected:
+  void expect_refused(TestJson body, const std::string& part) {
+    const auto response = post(kPath, body, 400);
+    EXPECT_THAT(response["error"]["message"].get<std::string>(), HasSubstr(part)) << body;
+  }
+};
+
+TEST_F(OpenAiCompletionsTest, AnswersWhole) {
+  script("there.");
+  start();
+  const auto response = post(kPath, {{"model", "alias"}, {"prompt", "Hello "}});
+  EXPECT_THAT(response["id"].get<std::string>(), testing::StartsWith("cmpl-"));
+  EXPECT_EQ(response["object"], "text_completion");
+  const TestJson expected = {{"index", 0}, {"text", "there."}, {"logprobs", nullptr}, {"finish_reason", "stop"}};
+  EXPECT_EQ(response["choices"], TestJson::array({expected}));
+  EXPECT_EQ(response["usage"]["prompt_tokens"], tokenizer().encode("Hello ")->size());
+  EXPECT_EQ(engine_.seen()[0].prompt, *tokenizer().encode("Hello "));
+}
+
+TEST_F(OpenAiCompletionsTest, TakesAllFormsOfPrompts) {
+  script("x");
+  start();
+  EXPECT_EQ(post(kPath, {{"prompt", {"a", "b"}}})["choices"].size(), 2);
+  EXPECT_EQ(post(kPath, {{"prompt", {5, 6, 7}}})["choices"].size(), 1);
+  EXPECT_THAT(engine_.seen().back().prompt, ElementsAre(5, 6, 7));
+  const auto nested = post(kPath, {{"prompt", {{5}, {6, 7}}}, {"n", 2}});
+  ASSERT_EQ(nested["choices"].size(), 4);
+  EXPECT_EQ(nested["choices"][3]["index"], 3);
+  EXPECT_EQ(nested["usage"]["prompt_tokens"], 3);
+  EXPECT_THAT(engine_.seen().back().prompt, ElementsAre(6, 7));
+  post(kPath, {{"prompt", "<｜User｜>hi"}, {"add_special_tokens", true}});
+  EXPECT_EQ(engine_.seen().back().prompt[0], 0);
+  EXPECT_EQ(engine_.seen().back().prompt[1], 516);
+}
+
+TEST_F(OpenAiCompletionsTest, RefusesBadRequests) {
+  script("x");
+  start();
+  expect_refused(TestJson::object(), "prompt: missing");
+  expect_refused({{"prompt", nullptr}}, "prompt: missing");
+  expect_refused({{"prompt", ""}}, "prompt: empty");
+  expect_refused({{"prompt", TestJson::array()}}, "prompt: an empty list");
+  expect_refused({{"prompt", {{"a", 1}}}}, "prompt");
+  expect_refused({{"prompt", 5}}, "prompt");
+  expect_refused({{"prompt", {"a", 5}}}, "prompt[1]");
+  expect_refused({{"prompt", {5, "a"}}}, "prompt[1]");
+  expect_refused({{"prompt", {5, -1}}}, "prompt[1]: -1 is not a token id from 0 to 575");
+  expect_refused({{"prompt", {5, 576}}}, "prompt[1]: 576 is not a token id");
+  expect_refused({{"prompt", {5, 1.5}}}, "prompt[1]");
+  expect_refused({{"prompt", {TestJson::array({5}), TestJson::array()}}}, "prompt[1]: empty");
+  expect_refused({{"prompt", std::vector<std::string>(129, "a")}}, "129 prompts");
+  expect_refused({{"prompt", std::vector<std::string>(100, "a")}, {"n", 2}}, "at most 128");
+  expect_refused({{"prompt", "a"}, {"echo", true}, {"logprobs", 1}}, "echo");
+  expect_refused({{"prompt", "a"}, {"suffix", "b"}}, "suffix");
+  expect_refused({{"prompt", "a"}, {"best_of", 3}}, "best_of");
+  expect_refused({{"prompt", "a"}, {"logprobs", 50}}, "logprobs");
+  expect_refused({{"prompt", "a"}, {"logprobs", true}}, "logprobs");
+  expect_refused({{"prompt", "a"}, {"max_tokens", 0}}, "max_tokens");
+  expect_refused({{"prompt", "a"}, {"stop", 5}}, "stop");
+  EXPECT_TRUE(engine_.seen().empty());
+}
+
+TEST_F(OpenAiCompletionsTest, Streams) {
+  script("Hello there");
+  start();
+  const auto events = stream(kPath, {{"prompt", "a"}, {"stream_options", {{"include_usage", true}}}});
+  std::string text;
+  for (const auto& event : events) {
+    EXPECT_EQ(event["object"], "text_completion");
+    if (!event["choices"].empty()) text += event["choices"][0]["text"].get<std::string>();
+  }
+  EXPECT_EQ(text, "Hello there");
+  EXPECT_EQ(events[events.size() - 2]["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(events.back()["usage"]["completion_tokens"], engine_.script.size());
+}
+
+TEST_F(OpenAiCompletionsTest, StopsAtStopStrings) {
+  script("Hello STOP there");
+  start();
+  const auto response = post(kPath, {{"prompt", "a"}, {"stop", {"STOP"}}});
+  EXPECT_EQ(response["choices"][0]["text"], "Hello ");
+  EXPECT_EQ(response["choices"][0]["stop_reason"], "STOP");
+}
+
+TEST_F(OpenAiCompletionsTest, DoesNotTakeTextForMarkup) {
+  const std::string plain = "a </think> <｜DSML｜ calls> b\n\n";
+  engine_.script = *tokenizer().encode_plain(plain);
+  engine_.script.push_back(1);
+  start();
+  EXPECT_EQ(post(kPath, {{"prompt", "a"}})["choices"][0]["text"], plain);
+}
+
+TEST_F(OpenAiCompletionsTest, EchoesThePrompt) {
+  script(" there");
+  start();
+  const TestJson body = {{"prompt", "Hello"}, {"echo", true}};
+  EXPECT_EQ(post(kPath, body)["choices"][0]["text"], "Hello there");
+  std::string text;
+  for (const auto& event : stream(kPath, body)) text += event["choices"][0]["text"].get<std::string>();
+  EXPECT_EQ(text, "Hello there");
+}
+
+TEST_F(OpenAiCompletionsTest, ReturnsLogprobs) {
+  engine_.with_logprobs = true;
+  script("Hi");
+  start();
+  const auto response = post(kPath, {{"prompt", "a"}, {"logprobs", 1}});
+  const auto& logprobs = response["choices"][0]["logprobs"];
+  const size_t count = engine_.script.size();
+  EXPECT_EQ(logprobs["tokens"].size(), count);
+  EXPECT_EQ(logprobs["token_logprobs"][0], -0.5);
+  EXPECT_EQ(logprobs["top_logprobs"][0][logprobs["tokens"][0].get<std::string>()], -0.5);
+  EXPECT_EQ(logprobs["text_offset"][0], 0);
+  EXPECT_EQ(logprobs["text_offset"].size(), count);
+}
+
+}  // namespace
+}  // namespace gannet::server
