@@ -22,8 +22,7 @@ namespace gannet::ops::test {
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
-// The largest relative error of one rounding to bf16, twice: two sums that differ in their last fp32 bits may round to
-// neighbouring bf16 values.
+// Relative distance of neighbouring bf16 values: sums that differ in their last fp32 bits may round to neighbours.
 inline constexpr double kBf16Step = 0x1p-7;
 
 // Output memory that nobody has written.
