@@ -12,7 +12,7 @@ namespace {
 
 float largest_magnitude(std::span<const float> x) {
   float amax = 0;
-  for (const float value : x) amax = std::max(amax, std::fabs(value));
+  for (const float value : x) amax = std::max(amax, std::fabs(value));  // ignores NaN
   return amax;
 }
 
@@ -22,10 +22,6 @@ uint8_t q4mx_scale(std::span<const float> group) {
 
 uint8_t q4nv_scale(std::span<const float> group) {
   return float_to_e4m3(std::max(largest_magnitude(group), 6 * 0x1p-9F) / 6.0F);
-}
-
-uint8_t to_e4m3(float value, float scale) {
-  return float_to_e4m3(std::clamp(value / scale, -kE4m3Max, kE4m3Max));
 }
 
 uint8_t to_e2m1(float value, float scale) {
@@ -52,14 +48,17 @@ void q8_pack(std::span<const float> x, uint8_t* codes, uint8_t* scales) {
   for (size_t g = 0; g < x.size() / kMxGroup; ++g) {
     const auto group = x.subspan(g * kMxGroup, kMxGroup);
     scales[g] = q8_scale(largest_magnitude(group));
-    const float scale = e8m0_to_float(scales[g]);
-    for (int i = 0; i < kMxGroup; ++i) codes[g * kMxGroup + i] = to_e4m3(group[i], scale);
+    const float inverse = e8m0_to_inverse(scales[g]);
+    for (int i = 0; i < kMxGroup; ++i) codes[g * kMxGroup + i] = float_to_e4m3(group[i] * inverse);
   }
 }
 
 void q8_unpack(const uint8_t* codes, const uint8_t* scales, std::span<float> x) {
   GANNET_CHECK(x.size() % kMxGroup == 0);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = e4m3_to_float(codes[i]) * e8m0_to_float(scales[i / kMxGroup]);
+  for (size_t g = 0; g < x.size() / kMxGroup; ++g) {
+    const float scale = e8m0_to_float(scales[g]);
+    for (size_t i = g * kMxGroup; i < (g + 1) * kMxGroup; ++i) x[i] = e4m3_to_float(codes[i]) * scale;
+  }
 }
 
 void q4mx_pack(std::span<const float> x, uint8_t* codes, uint8_t* scales) {
@@ -98,8 +97,10 @@ void q8_round(std::span<float> x) {
   GANNET_CHECK(x.size() % kMxGroup == 0);
   for (size_t g = 0; g < x.size() / kMxGroup; ++g) {
     const auto group = x.subspan(g * kMxGroup, kMxGroup);
-    const float scale = e8m0_to_float(q8_scale(largest_magnitude(group)));
-    for (float& value : group) value = e4m3_to_float(to_e4m3(value, scale)) * scale;
+    const uint8_t code = q8_scale(largest_magnitude(group));
+    const float scale = e8m0_to_float(code);
+    const float inverse = e8m0_to_inverse(code);
+    for (float& value : group) value = round_to_e4m3(value * inverse) * scale;
   }
 }
 
