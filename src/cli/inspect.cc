@@ -1,12 +1,14 @@
-#include <cstdio>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "cache/record_layout.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "model/layer_plan.h"
 
 namespace gannet::cli {
@@ -26,6 +28,19 @@ std::string with_commas(int64_t number) {
   for (auto i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3) digits.insert(static_cast<size_t>(i), ",");
   return digits;
 }
+
+// Text that grows line by line.
+class Page {
+ public:
+  template <class... Args>
+  void print(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
 
 struct KvBytes {
   RecordLayout record;
@@ -49,55 +64,57 @@ std::string candidates_of(const LayerPlan& layer) {
   return layer.restricted ? "restricted" : "-";
 }
 
-void print_layers(const Config& config) {
+void print_layers(Page& page, const Config& config) {
   constexpr const char* kRow = "{:>6}  {:<8} {:<9} {:>6}  {:>9}  {:>5}  {:>10}  {:<10}  {}\n";
-  fmt::print(kRow, "layer", "half", "role", "window", "KV source", "ratio", "top-k from", "candidates", "Engram rows");
+  page.print(kRow, "layer", "half", "role", "window", "KV source", "ratio", "top-k from", "candidates", "Engram rows");
   const auto plan = plan_layers(config);
   for (size_t n = 0; n < plan.layers.size(); ++n) {
     const auto& layer = plan.layers[n];
     const auto engram =
         layer.engram < 0 ? "-" : with_commas(config.engram_num_embeddings[static_cast<size_t>(layer.engram)]);
-    fmt::print(kRow, n, layer.decoder ? "decoder" : "encoder", name_of(layer.role), config.sliding_window,
+    page.print(kRow, n, layer.decoder ? "decoder" : "encoder", name_of(layer.role), config.sliding_window,
                layer_or_dash(layer.kv_source_layer), layer.ratio, layer_or_dash(layer.index_source_layer),
                candidates_of(layer), engram);
   }
   for (int64_t block = 0; block < config.num_nextn_predict_layers; ++block) {
-    fmt::print(kRow, fmt::format("mtp.{}", block), "draft", "DSpark", config.sliding_window, "-", 0, "-", "-", "-");
+    page.print(kRow, fmt::format("mtp.{}", block), "draft", "DSpark", config.sliding_window, "-", 0, "-", "-", "-");
   }
 }
 
-void print_tensors(const ManifestTotals& sums) {
+void print_tensors(Page& page, const ManifestTotals& sums) {
   constexpr const char* kRow = "{:<24} {:>8} {:>19} {:>19}\n";
-  fmt::print(kRow, "group", "tensors", "bytes", "parameters");
+  page.print(kRow, "group", "tensors", "bytes", "parameters");
   const auto print = [&](std::string_view name, const TensorCount& count) {
-    fmt::print(kRow, name, with_commas(count.tensors), with_commas(count.bytes), with_commas(count.parameters));
+    page.print(kRow, name, with_commas(count.tensors), with_commas(count.bytes), with_commas(count.parameters));
   };
   for (size_t i = 0; i < kTensorGroups; ++i) {
     if (sums.by_group[i].tensors > 0) print(name_of(static_cast<TensorGroup>(i)), sums.by_group[i]);
   }
   print("all", sums.all);
-  fmt::print("\n");
-  fmt::print(kRow, "type", "tensors", "bytes", "parameters");
+  page.print("\n");
+  page.print(kRow, "type", "tensors", "bytes", "parameters");
   for (size_t i = 0; i < kDTypes; ++i) {
     if (sums.by_dtype[i].tensors > 0) print(name_of(static_cast<DType>(i)), sums.by_dtype[i]);
   }
 }
 
-void print_text(const std::string& name, const Config& config, const ManifestTotals& sums) {
+std::string inspect_text(const std::string& name, const Config& config, const ManifestTotals& sums) {
+  Page page;
   const auto kv = kv_bytes(config);
-  fmt::print("{}\n\n", name);
-  print_layers(config);
-  fmt::print("\n");
-  print_tensors(sums);
-  fmt::print("\n{} tensors, {} payload bytes, {} parameters (FP4 bytes hold two; scales are none)\n",
+  page.print("{}\n\n", name);
+  print_layers(page, config);
+  page.print("\n");
+  print_tensors(page, sums);
+  page.print("\n{} tensors, {} payload bytes, {} parameters (FP4 bytes hold two; scales are none)\n",
              with_commas(sums.all.tensors), with_commas(sums.all.bytes), with_commas(sums.all.parameters));
-  fmt::print("{} bytes of global KV per token: entries of {} bytes, index keys of {}\n", kv.global_per_token,
+  page.print("{} bytes of global KV per token: entries of {} bytes, index keys of {}\n", kv.global_per_token,
              kv.record.entry_bytes, kv.record.key_bytes);
-  fmt::print("{} bytes of window state per sequence: {} layers of {} records of {} bytes\n",
+  page.print("{} bytes of window state per sequence: {} layers of {} records of {} bytes\n",
              with_commas(kv.window_state), config.num_hidden_layers, config.sliding_window, kv.record.window_bytes);
-  if (kv.draft_state > 0) fmt::print("{} bytes of draft window state per sequence\n", with_commas(kv.draft_state));
-  fmt::print("{} tokens of context, {} ids of vocabulary\n", with_commas(config.max_position_embeddings),
+  if (kv.draft_state > 0) page.print("{} bytes of draft window state per sequence\n", with_commas(kv.draft_state));
+  page.print("{} tokens of context, {} ids of vocabulary\n", with_commas(config.max_position_embeddings),
              with_commas(config.vocab_size));
+  return page.text();
 }
 
 // A layer's number, null for none.
@@ -131,7 +148,7 @@ ordered_json count_json(const TensorCount& count) {
   return {{"tensors", count.tensors}, {"bytes", count.bytes}, {"parameters", count.parameters}};
 }
 
-void print_json(const std::string& name, const Config& config, const ManifestTotals& sums) {
+std::string inspect_json(const std::string& name, const Config& config, const ManifestTotals& sums) {
   ordered_json groups = ordered_json::object();
   for (size_t i = 0; i < kTensorGroups; ++i) {
     groups[std::string(name_of(static_cast<TensorGroup>(i)))] = count_json(sums.by_group[i]);
@@ -157,13 +174,15 @@ void print_json(const std::string& name, const Config& config, const ManifestTot
                                  {"index_key_bytes", kv.record.key_bytes}}},
                                {"context", config.max_position_embeddings},
                                {"vocab_size", config.vocab_size}};
-  fmt::print("{}\n", result.dump(2));
+  return result.dump(2) + "\n";
 }
 
 Status inspect(const Options& options) {
-  if (options.released == !options.model.empty()) {
-    return invalid_input("inspect: MODEL is '{}' and --released is {}; exactly one of them must be given",
-                         options.model, options.released ? "on" : "off");
+  if (options.released && !options.model.empty()) {
+    return invalid_input("MODEL is '{}'; it must be left out with --released", options.model);
+  }
+  if (!options.released && options.model.empty()) {
+    return invalid_input("MODEL is missing; it must be a checkpoint directory or a name under models/, or --released");
   }
   std::string name = "DeepSeek-V4.1-Flash as released";
   Config config = released_config();
@@ -174,12 +193,7 @@ Status inspect(const Options& options) {
     config = checkpoint.config();
   }
   const auto sums = totals(manifest(config));
-  if (options.json) {
-    print_json(name, config, sums);
-  } else {
-    print_text(name, config, sums);
-  }
-  return {};
+  return write_output(options.json ? inspect_json(name, config, sums) : inspect_text(name, config, sums));
 }
 
 }  // namespace

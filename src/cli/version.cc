@@ -1,11 +1,11 @@
 #include "base/version.h"
 
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/device.h"
 #include "cli/command.h"
+#include "cli/output.h"
 
 namespace gannet::cli {
 namespace {
@@ -26,22 +26,26 @@ std::string compiler() {
 #endif
 }
 
+std::string version_json(const std::vector<std::string>& simd) {
+  const ordered_json result = {{"version", kVersion},
+                               {"compiler", compiler()},
+                               {"simd", {{"built_in", simd}, {"usable_here", name_of(detect_simd())}}},
+                               {"cuda", {{"built_in", kWithCuda}}}};
+  return result.dump(2) + "\n";
+}
+
+std::string version_text(const std::vector<std::string>& simd) {
+  return fmt::format(
+      "gannet {}\n"
+      "compiler  {}\n"
+      "SIMD      built in: {}; best that this machine has: {}\n"
+      "CUDA      {}\n",
+      kVersion, compiler(), fmt::join(simd, ", "), name_of(detect_simd()), kWithCuda ? "built in" : "not built in");
+}
+
 Status print_version(bool json) {
-  const std::vector<std::string> built = {name_of(Simd::avx2), name_of(Simd::avx512)};
-  const std::string usable = name_of(detect_simd());
-  if (json) {
-    const ordered_json result = {{"version", kVersion},
-                                 {"compiler", compiler()},
-                                 {"simd", {{"built_in", built}, {"usable_here", usable}}},
-                                 {"cuda", {{"built_in", kWithCuda}}}};
-    fmt::print("{}\n", result.dump(2));
-    return {};
-  }
-  fmt::print("gannet {}\n", kVersion);
-  fmt::print("compiler  {}\n", compiler());
-  fmt::print("SIMD      built in: {}; best that this machine has: {}\n", fmt::join(built, ", "), usable);
-  fmt::print("CUDA      {}\n", kWithCuda ? "built in" : "not built in");
-  return {};
+  const std::vector<std::string> simd = {name_of(Simd::avx2), name_of(Simd::avx512)};
+  return write_output(json ? version_json(simd) : version_text(simd));
 }
 
 }  // namespace
