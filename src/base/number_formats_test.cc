@@ -94,6 +94,13 @@ TEST(E8m0, DecodesEveryCode) {
     expect_value(e8m0_to_float(static_cast<uint8_t>(code)), oracle::e8m0_value(code));
 }
 
+TEST(E8m0, InverseIsExact) {
+  for (int code = 0; code < 255; ++code) {
+    const auto byte = static_cast<uint8_t>(code);
+    EXPECT_EQ(e8m0_to_inverse(byte) * e8m0_to_float(byte), 1.0F) << code;
+  }
+}
+
 TEST(E4m3, DecodesEveryCode) {
   for (int code = 0; code < 256; ++code)
     expect_value(e4m3_to_float(static_cast<uint8_t>(code)), oracle::e4m3_value(code));
@@ -109,6 +116,13 @@ TEST(E4m3, RoundsToNearestEvenBetweenAllNeighbours) {
   for (int code = 0; code < 126; ++code) {
     expect_nearest_even(float_to_e4m3, code, e4m3_to_float(static_cast<uint8_t>(code)),
                         e4m3_to_float(static_cast<uint8_t>(code + 1)), 0x80);
+  }
+}
+
+TEST(E4m3, RoundingIsEncodingAndDecoding) {
+  for (int code = 0; code < 0x10000; ++code) {
+    const float value = bf16_to_float(static_cast<uint16_t>(code));
+    expect_value(round_to_e4m3(value), static_cast<double>(e4m3_to_float(float_to_e4m3(value))));
   }
 }
 

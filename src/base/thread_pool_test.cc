@@ -80,15 +80,25 @@ TEST_P(PoolOfSize, PartsAreFewContiguousAndCutAtTheGrain) {
   }
 }
 
-TEST_P(PoolOfSize, ResultsOfWorkersAreVisibleToTheCallerThousandsOfTimes) {
-  ThreadPool pool(GetParam());
+// Adds i to value i in every round; each part reads what another thread wrote the round before.
+void expect_rounds_add_up(ThreadPool& pool, int64_t rounds) {
   std::vector<int64_t> value(64);
-  for (int64_t round = 1; round <= 3000; ++round) {
-    pool.parallel_for(std::ssize(value), 1, [&](int64_t begin, int64_t end) {
+  for (int64_t round = 0; round < rounds; ++round) {
+    pool.parallel_for(std::ssize(value), round % 7 + 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) value[i] += i;
     });
   }
-  for (int64_t i = 0; i < std::ssize(value); ++i) EXPECT_EQ(value[i], 3000 * i);
+  for (int64_t i = 0; i < std::ssize(value); ++i) EXPECT_EQ(value[i], rounds * i);
+}
+
+TEST_P(PoolOfSize, ResultsOfWorkersAreVisibleToEachOther) {
+  ThreadPool pool(GetParam());
+  expect_rounds_add_up(pool, 100);
+}
+
+TEST(ThreadPool, IsReusedThousandsOfTimes) {
+  ThreadPool pool(2);
+  expect_rounds_add_up(pool, 2000);
 }
 
 TEST_P(PoolOfSize, MayBeDestroyedWithoutHavingWorked) {
