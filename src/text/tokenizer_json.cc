@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "text/byte_alphabet.h"
+#include "text/json.h"
 #include "text/pre_tokenizer.h"
 #include "text/utf8.h"
 
@@ -24,19 +25,6 @@ std::string shown(dom::element value) {
   size_t length = kShownBytes;
   while (length > 0 && (text[length] & 0xC0) == 0x80) --length;
   return text.substr(0, length) + "...";
-}
-
-std::string in_quotes(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted.push_back('\\');
-    if (static_cast<unsigned char>(c) < 0x20) {
-      quoted += fmt::format("\\u{:04x}", static_cast<int>(c));
-    } else {
-      quoted.push_back(c);
-    }
-  }
-  return quoted + "\"";
 }
 
 class Reader {
@@ -97,10 +85,10 @@ class Reader {
   }
 
   Status expect_text(dom::element object, std::string_view path, std::string_view key, std::string_view text) const {
-    GANNET_TRY(const dom::element value, member(object, path, key, in_quotes(text)));
+    GANNET_TRY(const dom::element value, member(object, path, key, json_quote(text)));
     std::string_view found;
     if (value.get(found) == simdjson::SUCCESS && found == text) return {};
-    return wrong(fmt::format("{}.{}", path, key), value, in_quotes(text));
+    return wrong(fmt::format("{}.{}", path, key), value, json_quote(text));
   }
 
   Status expect_false(dom::element object, std::string_view path, std::string_view key) const {
@@ -231,7 +219,7 @@ Status Reader::read_vocabulary(dom::element model, const std::vector<AddedToken>
   size_t count = 0;
   for (const auto& [text, value] : vocabulary) {
     int64_t id = 0;
-    const auto field = [&, key = text] { return fmt::format("model.vocab[{}]", in_quotes(key)); };
+    const auto field = [&, key = text] { return fmt::format("model.vocab[{}]", json_quote(key)); };
     if (text.empty()) return wrong(field(), value, "absent: a token needs text");
     if (value.get(id) != simdjson::SUCCESS) return wrong(field(), value, "an integer id");
     if (data.id_of.find(text) != TextIndex::kNone) return wrong(field(), value, "the only entry of that text");
@@ -244,7 +232,7 @@ Status Reader::read_vocabulary(dom::element model, const std::vector<AddedToken>
       GANNET_TRY_STATUS(place_token(token.text, token.id, data));
       ++count;
     } else if (known_id != token.id) {
-      return invalid_input("{}: token {} has ids {} and {}; it must have one", name_, in_quotes(token.text), known_id,
+      return invalid_input("{}: token {} has ids {} and {}; it must have one", name_, json_quote(token.text), known_id,
                            token.id);
     }
     Token& entry = data.tokens[static_cast<size_t>(token.id)];
@@ -258,12 +246,12 @@ Status Reader::place_token(std::string_view text, int64_t id, TokenizerData& dat
   const auto limit = static_cast<int64_t>(data.tokens.size());
   if (id < 0 || id >= limit) {
     return invalid_input("{}: token {} has id {}; with {} entries, ids must be 0 to {} without holes", name_,
-                         in_quotes(text), id, limit, limit - 1);
+                         json_quote(text), id, limit, limit - 1);
   }
   Token& token = data.tokens[static_cast<size_t>(id)];
   if (!token.text.empty()) {
-    return invalid_input("{}: tokens {} and {} both have id {}; ids must be unique", name_, in_quotes(token.text),
-                         in_quotes(text), id);
+    return invalid_input("{}: tokens {} and {} both have id {}; ids must be unique", name_, json_quote(token.text),
+                         json_quote(text), id);
   }
   token.text = text;
   token.bytes = spelled_bytes(text).value_or(token.text);
@@ -320,7 +308,7 @@ Status Reader::read_merges(dom::element model, TokenizerData& data) const {
         return invalid_input(
             "{}: model.merges[{}] is {}, but {} is not in model.vocab or is an added token; it must be "
             "an ordinary token",
-            name_, rank, shown(merge), in_quotes(text));
+            name_, rank, shown(merge), json_quote(text));
       }
       ++known;
     }
@@ -340,7 +328,7 @@ Status Reader::read_byte_ids(TokenizerData& data) const {
       return invalid_input(
           "{}: model.vocab lacks {}, the token of byte {}, or it is an added token; every byte must be "
           "an ordinary token",
-          name_, in_quotes(spelling), byte);
+          name_, json_quote(spelling), byte);
     }
   }
   return {};
