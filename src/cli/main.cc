@@ -6,6 +6,7 @@ void add_commands(gannet::cli::Command& root) {
   gannet::cli::add_logits(root);
   gannet::cli::add_inspect(root);
   gannet::cli::add_make_checkpoint(root);
+  gannet::cli::add_text(root);
   gannet::cli::add_version(root);
 }
 

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
@@ -36,10 +35,10 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(size_t position, const std::string& /*token*/, const nlohmann::detail::exception& error) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..." without the bracketed part.
-    const std::string_view text = error.what();
-    const size_t start = text.find("] ");
-    message_ = fmt::format("byte {}: {}", position, start == text.npos ? text : text.substr(start + 2));
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: <why>; last read: <all of the token>".
+    std::string_view text = error.what();
+    if (const size_t start = text.find(": "); start != text.npos) text.remove_prefix(start + 2);
+    message_ = fmt::format("byte {}: {}", position, text.substr(0, text.find("; last read")));
     return false;
   }
 
@@ -109,7 +108,8 @@ Decimal shortest_decimal(double value) {
     if (*next == '-') decimal.negative = true;
     if (*next >= '0' && *next <= '9') decimal.digits += *next;
     if (*next == 'e') {
-      decimal.exponent = std::atoi(next + 1);
+      const char* exponent = next[1] == '+' ? next + 2 : next + 1;
+      std::from_chars(exponent, end, decimal.exponent);
       break;
     }
   }

@@ -70,9 +70,11 @@ class MessageParser {
 
   // Text mode: the spellings of </think> and of the DSML token count as those tokens.
   std::vector<Delta> push(std::string_view text);
-  // Token mode: text that is never markup, and the two tokens that are. Do not mix with push().
+  // Token mode: text that is never markup, the two tokens that are, and other control tokens by their spelling. Do not
+  // mix with push().
   std::vector<Delta> push_plain(std::string_view text);
   std::vector<Delta> push_markup(Markup token);
+  std::vector<Delta> push_control(std::string_view spelling);
   // Must be called once at the end; returns what was held back.
   std::vector<Delta> finish(StopCause cause);
 
@@ -104,6 +106,8 @@ class TokenMessageParser {
 
  private:
   const Tokenizer* tokenizer_;
+  std::optional<int32_t> think_end_;
+  std::optional<int32_t> dsml_;
   MessageParser parser_;
   Detokenizer detokenizer_;
 };

@@ -9,6 +9,9 @@
 namespace gannet::text {
 namespace {
 
+// How Claude Code's own prompt begins; gateways join it to the header without a line break.
+constexpr std::string_view kPromptStart = "You are";
+
 char lower(char byte) {
   return byte >= 'A' && byte <= 'Z' ? static_cast<char>(byte - 'A' + 'a') : byte;
 }
@@ -66,8 +69,9 @@ Status check_image_url(std::string_view url, std::string_view path) {
 void drop_billing_line(Content& content) {
   const std::string& text = content.text();
   if (!text.starts_with(kBillingHeader)) return;
-  const size_t line_end = text.find('\n');
-  if (line_end == text.npos) return content.drop_front(text.size());
+  const size_t line_end = std::min(text.find('\n'), text.size());
+  if (const size_t prompt = text.find(kPromptStart); prompt < line_end) return content.drop_front(prompt);
+  if (line_end == text.size()) return content.drop_front(line_end);
   content.drop_front(line_end + 1 + white_space_length(text, line_end + 1));
 }
 

@@ -35,7 +35,8 @@ class Content {
 Status check_image_url(std::string_view url, std::string_view path);
 
 // Removes the line that Claude Code puts first into its system prompt and that differs in every request, so that no
-// prefix would ever be found in the cache: up to the end of the line, and the white space after it.
+// prefix would ever be found in the cache: up to the prompt itself if that begins on the same line, else up to the
+// end of the line and the white space after it.
 void drop_billing_line(Content& content);
 inline constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
 

@@ -1,6 +1,7 @@
 #include "text/protocol/messages_body.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <unordered_map>
 #include <unordered_set>
@@ -290,10 +291,11 @@ class MessagesConverter {
     return {};
   }
 
+  using OtherBlock = std::function<Status(const Fields& block, const std::string& type)>;
+
   // Calls `other` for every block that is not text, image or document, and skips what only Anthropic's servers use.
-  template <class Other>
-  Status for_each_block(const Fields& owner, const Json& content, Content& text, Other other,
-                        bool* has_text = nullptr) {
+  static Status for_each_block(const Fields& owner, const Json& content, Content& text, const OtherBlock& other,
+                               bool* has_text = nullptr) {
     if (const auto* whole = content.string()) {
       text.add_text(*whole);
       return {};
