@@ -1,7 +1,8 @@
 """Triton kernels of the trainer, each with a plain PyTorch twin that runs on the CPU and serves as its truth.
 
-Three places are worth a kernel: Sinkhorn (unrolled autograd would be thousands of launches), the softmax over window
-and global entries together (one pass over scores of up to 4,096 + 256 columns), and the indexer's loss.
+Four places are worth a kernel: Sinkhorn (unrolled autograd would be thousands of launches), the softmax over window
+and global entries together (one pass over scores of up to 4,096 + 256 columns), the indexer's loss, and the backward
+pass of mixing streams, whose 26 sums a token the compiler turns into a kernel 30 times slower than memory allows.
 """
 from __future__ import annotations
 
@@ -32,14 +33,12 @@ if triton is not None:
         x = x / tl.sum(x, 2, keep_dims=True) + eps
         for i in range(ITERS):
             if i > 0:
-                s = tl.sum(x, 2, keep_dims=True)
-                where = (2 * i - 1) * tokens * HC + t[:, None, None] * HC + j[None, :, None]
-                tl.store(sums + where, s, mask=inside)
-                x = x / (s + eps)
-            s = tl.sum(x, 1, keep_dims=True)
-            where = 2 * i * tokens * HC + t[:, None, None] * HC + j[None, None, :]
-            tl.store(sums + where, s, mask=inside)
-            x = x / (s + eps)
+                row = tl.sum(x, 2, keep_dims=True)
+                tl.store(sums + (2 * i - 1) * tokens * HC + t[:, None, None] * HC + j[None, :, None], row, mask=inside)
+                x = x / (row + eps)
+            column = tl.sum(x, 1, keep_dims=True)
+            tl.store(sums + 2 * i * tokens * HC + t[:, None, None] * HC + j[None, None, :], column, mask=inside)
+            x = x / (column + eps)
         tl.store(out + at, x, mask=inside)
 
     @triton.jit
@@ -54,18 +53,82 @@ if triton is not None:
         g = tl.load(grad + at, mask=inside, other=0.0)
         for k in range(ITERS):
             i = ITERS - 1 - k
-            where = 2 * i * tokens * HC + t[:, None, None] * HC + j[None, None, :]
-            s = tl.load(sums + where, mask=inside, other=1.0) + eps
-            g = (g - tl.sum(g * y, 1, keep_dims=True)) / s
-            y = y * s
+            column_at = sums + 2 * i * tokens * HC + t[:, None, None] * HC + j[None, None, :]
+            column = tl.load(column_at, mask=inside, other=1.0) + eps
+            g = (g - tl.sum(g * y, 1, keep_dims=True)) / column
+            y = y * column
             if i > 0:
-                where = (2 * i - 1) * tokens * HC + t[:, None, None] * HC + j[None, :, None]
-                s = tl.load(sums + where, mask=inside, other=1.0) + eps
-                g = (g - tl.sum(g * y, 2, keep_dims=True)) / s
-                y = y * s
+                row_at = sums + (2 * i - 1) * tokens * HC + t[:, None, None] * HC + j[None, :, None]
+                row = tl.load(row_at, mask=inside, other=1.0) + eps
+                g = (g - tl.sum(g * y, 2, keep_dims=True)) / row
+                y = y * row
         y = y - eps  # now the row softmax itself
         g = y * (g - tl.sum(g * y, 2, keep_dims=True))
         tl.store(grad + at, g, mask=inside)
+
+    @triton.jit
+    def mix_backward_kernel(streams, new, y, post, comb, pre, weight, g_new, g_ms, g_x, g_xq, d_streams, d_y, d_post,
+                            d_comb, d_pre, d_weight, rms_eps, D: tl.constexpr, BD: tl.constexpr, PER: tl.constexpr,
+                            MIX: tl.constexpr):
+        """PER tokens of four streams, one after the other, by one warp (its sums need no barrier).
+
+        new_k = post_k y + sum_j comb_jk streams_j (with MIX), z = sum_k pre_k new_k, x = weight z / rms(z), and the mean
+        square of new; d_* are the gradients, d_weight [programs, D] partial sums."""
+        c = tl.arange(0, BD)
+        inside = c < D
+        w = tl.load(weight + c, mask=inside, other=0.0).to(tl.float32)
+        total = tl.zeros([BD], tl.float32)
+        for i in range(PER):
+            t = tl.program_id(0).to(tl.int64) * PER + i
+            at = t * 4 * D + c
+            n0 = tl.load(new + at, mask=inside, other=0.0).to(tl.float32)
+            n1 = tl.load(new + at + D, mask=inside, other=0.0).to(tl.float32)
+            n2 = tl.load(new + at + 2 * D, mask=inside, other=0.0).to(tl.float32)
+            n3 = tl.load(new + at + 3 * D, mask=inside, other=0.0).to(tl.float32)
+            p0, p1 = tl.load(pre + t * 4), tl.load(pre + t * 4 + 1)
+            p2, p3 = tl.load(pre + t * 4 + 2), tl.load(pre + t * 4 + 3)
+            z = (p0 * n0 + p1 * n1 + p2 * n2 + p3 * n3).to(new.dtype.element_ty).to(tl.float32)
+            r = tl.rsqrt(tl.sum(z * z, 0) / D + rms_eps)
+            unit = z * r
+            gx = tl.load(g_x + t * D + c, mask=inside, other=0.0).to(tl.float32)
+            gx += tl.load(g_xq + t * D + c, mask=inside, other=0.0).to(tl.float32)
+            total += gx * unit
+            gx = gx * w
+            gz = r * (gx - unit * (tl.sum(gx * unit, 0) / D))
+            tl.store(d_pre + t * 4, tl.sum(gz * n0, 0))
+            tl.store(d_pre + t * 4 + 1, tl.sum(gz * n1, 0))
+            tl.store(d_pre + t * 4 + 2, tl.sum(gz * n2, 0))
+            tl.store(d_pre + t * 4 + 3, tl.sum(gz * n3, 0))
+            q = tl.load(g_ms + t) / (2 * D)
+            h0 = tl.load(g_new + at, mask=inside, other=0.0).to(tl.float32) + p0 * gz + q * n0
+            h1 = tl.load(g_new + at + D, mask=inside, other=0.0).to(tl.float32) + p1 * gz + q * n1
+            h2 = tl.load(g_new + at + 2 * D, mask=inside, other=0.0).to(tl.float32) + p2 * gz + q * n2
+            h3 = tl.load(g_new + at + 3 * D, mask=inside, other=0.0).to(tl.float32) + p3 * gz + q * n3
+            if MIX:
+                a = tl.load(y + t * D + c, mask=inside, other=0.0).to(tl.float32)
+                tl.store(d_post + t * 4, tl.sum(a * h0, 0))
+                tl.store(d_post + t * 4 + 1, tl.sum(a * h1, 0))
+                tl.store(d_post + t * 4 + 2, tl.sum(a * h2, 0))
+                tl.store(d_post + t * 4 + 3, tl.sum(a * h3, 0))
+                a = tl.load(post + t * 4) * h0 + tl.load(post + t * 4 + 1) * h1
+                a += tl.load(post + t * 4 + 2) * h2 + tl.load(post + t * 4 + 3) * h3
+                tl.store(d_y + t * D + c, a.to(d_y.dtype.element_ty), mask=inside)
+                for j in tl.static_range(4):
+                    k = comb + t * 16 + j * 4
+                    s = tl.load(streams + at + j * D, mask=inside, other=0.0).to(tl.float32)
+                    g = tl.load(k) * h0 + tl.load(k + 1) * h1 + tl.load(k + 2) * h2 + tl.load(k + 3) * h3
+                    tl.store(d_streams + at + j * D, g.to(d_streams.dtype.element_ty), mask=inside)
+                    k = d_comb + t * 16 + j * 4
+                    tl.store(k, tl.sum(s * h0, 0))
+                    tl.store(k + 1, tl.sum(s * h1, 0))
+                    tl.store(k + 2, tl.sum(s * h2, 0))
+                    tl.store(k + 3, tl.sum(s * h3, 0))
+            else:
+                tl.store(d_streams + at, h0.to(d_streams.dtype.element_ty), mask=inside)
+                tl.store(d_streams + at + D, h1.to(d_streams.dtype.element_ty), mask=inside)
+                tl.store(d_streams + at + 2 * D, h2.to(d_streams.dtype.element_ty), mask=inside)
+                tl.store(d_streams + at + 3 * D, h3.to(d_streams.dtype.element_ty), mask=inside)
+        tl.store(d_weight + tl.program_id(0) * D + c, total, mask=inside)
 
     @triton.jit
     def softmax_forward_kernel(sw, sg, kept, sink, ps, mass, seg, doc, L, E, scale,
@@ -180,6 +243,24 @@ class Sinkhorn(torch.autograd.Function):
 
 def sinkhorn(logits: Tensor, iters: int, eps: float) -> Tensor:
     return Sinkhorn.apply(logits, iters, eps) if on_gpu(logits) else sinkhorn_plain(logits, iters, eps)
+
+
+# ---- mixing streams --------------------------------------------------------------------------------------------------
+
+def mix_backward(new, pre, weight, grads, rms_eps: float, mixed: tuple | None):
+    """Gradients of model.apply_mix (mixed = its y, streams, post, comb) or model.read_streams (mixed = None)."""
+    tokens, hc, d = new.shape
+    per = 16
+    assert hc == 4 and tokens % per == 0
+    y, streams, post, comb = mixed or (new, new, pre, pre)
+    d_streams, d_pre = torch.empty_like(new), torch.empty_like(pre)
+    d_weight = torch.empty(tokens // per, d, device=new.device)
+    d_y, d_post, d_comb = ((torch.empty_like(y), torch.empty_like(post), torch.empty_like(comb)) if mixed
+                           else (new, pre, pre))
+    mix_backward_kernel[(tokens // per,)](
+        streams, new, y, post, comb, pre, weight, *(g.contiguous() for g in grads), d_streams, d_y, d_post, d_comb, d_pre,
+        d_weight, rms_eps, d, triton.next_power_of_2(d), per, mixed is not None, num_warps=1)
+    return d_y, d_streams, d_post, d_comb, d_pre, d_weight.sum(0).to(weight.dtype)
 
 
 # ---- attention softmax -----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from torch import Tensor
 from .attention import Attend
 from .config import Layer
 from .engram import EngramHash
-from .kernels import IndexLoss, sinkhorn, visible_mask
+from .kernels import IndexLoss, mix_backward, on_gpu, sinkhorn, visible_mask
 from .params import Params
 from .quant import q4mx, q4nv, q8, straight_through
 
@@ -120,8 +120,8 @@ def quantised_input(x: Tensor, act_quant: bool) -> Tensor:
 
 
 @fused
-def mixing(m: Tensor, mean_square: Tensor, base: Tensor, scale: Tensor, hc: int, eps: float, rms_eps: float):
-    m = m * torch.rsqrt(mean_square + rms_eps).unsqueeze(-1)
+def mixing(m: Tensor, square: Tensor, base: Tensor, scale: Tensor, hc: int, eps: float, rms_eps: float):
+    m = m * torch.rsqrt(square + rms_eps).unsqueeze(-1)
     pre = torch.sigmoid(m[:, :hc] * scale[0] + base[:hc]) + eps
     post = 2 * torch.sigmoid(m[:, hc:2 * hc] * scale[1] + base[hc:2 * hc])
     return pre, post, (m[:, 2 * hc:] * scale[2] + base[2 * hc:]).unflatten(-1, (hc, hc))
@@ -134,9 +134,8 @@ def collapse(streams: list[Tensor], pre: Tensor, weight: Tensor, rms_eps: float,
     return x, quantised_input(x.float(), act_quant).to(dtype)
 
 
-def finish(streams: list[Tensor]):
-    mean_square = sum(s.float().square().mean(-1) for s in streams) / len(streams)
-    return torch.stack(streams, 1), mean_square
+def mean_square(streams: list[Tensor]) -> Tensor:
+    return sum(s.float().square().mean(-1) for s in streams) / len(streams)
 
 
 @fused
@@ -156,33 +155,82 @@ def mixed(y: Tensor, streams: Tensor, post: Tensor, comb: Tensor) -> list[Tensor
 
 
 @fused
-def apply_mix(y, streams, post, comb, pre, weight, rms_eps: float, act_quant: bool):
-    """Sublayer output into the streams, and the next sublayer's input out of them."""
+def mix_forward(y, streams, post, comb, pre, weight, rms_eps: float, act_quant: bool):
     new = mixed(y, streams, post, comb)
     x, xq = collapse([s.float() for s in new], pre, weight, rms_eps, act_quant, streams.dtype)
-    return *finish(new), x, xq
-
-
-def engram_add(streams: list[Tensor], kv: Tensor, q_weight: Tensor, k_weight: Tensor, rms_eps: float):
-    hc, d = len(streams), streams[0].shape[-1]
-    key, value = kv[:, :hc * d].float().unflatten(-1, (hc, d)), kv[:, hc * d:].float()
-    out = []
-    for j, stream in enumerate(streams):
-        h, k = stream.float(), key[:, j]
-        unit = torch.rsqrt(h.square().mean(-1) + rms_eps) * torch.rsqrt(k.square().mean(-1) + rms_eps)
-        dot = (h * (q_weight[j].float() * k_weight[j].float()) * k).sum(-1) * unit * d ** -0.5
-        size = dot.abs().clamp_min(1e-6).sqrt()
-        gate = torch.sigmoid(torch.where(dot < 0, -size, size))
-        out.append((h + gate.unsqueeze(-1) * value).to(stream.dtype))
-    return out
+    return torch.stack(new, 1), mean_square(new), x, xq
 
 
 @fused
-def apply_mix_engram(y, streams, post, comb, pre, weight, kv, q_weight, k_weight, rms_eps: float, act_quant: bool):
-    """apply_mix with Engram between: it adds to the streams before the next layer reads them."""
-    new = engram_add(mixed(y, streams, post, comb), kv, q_weight, k_weight, rms_eps)
-    x, xq = collapse([s.float() for s in new], pre, weight, rms_eps, act_quant, streams.dtype)
-    return *finish(new), x, xq
+def read_forward(streams, pre, weight, rms_eps: float, act_quant: bool):
+    parts = [streams[:, j].float() for j in range(streams.shape[1])]
+    return mean_square(parts), *collapse(parts, pre, weight, rms_eps, act_quant, streams.dtype)
+
+
+class ApplyMix(torch.autograd.Function):
+    """mix_forward with a backward kernel of its own."""
+
+    @staticmethod
+    def forward(ctx, y, streams, post, comb, pre, weight, rms_eps, act_quant):
+        post, comb, pre = post.contiguous(), comb.contiguous(), pre.contiguous()
+        new, square, x, xq = mix_forward(y, streams, post, comb, pre, weight, rms_eps, act_quant)
+        ctx.save_for_backward(y, streams, post, comb, pre, weight, new)
+        ctx.rms_eps = rms_eps
+        return new, square, x, xq
+
+    @staticmethod
+    def backward(ctx, *grads):
+        y, streams, post, comb, pre, weight, new = ctx.saved_tensors
+        return *mix_backward(new, pre, weight, grads, ctx.rms_eps, (y, streams, post, comb)), None, None
+
+
+class ReadStreams(torch.autograd.Function):
+    """read_forward with the same backward kernel."""
+
+    @staticmethod
+    def forward(ctx, streams, pre, weight, rms_eps, act_quant):
+        pre = pre.contiguous()
+        ctx.save_for_backward(streams, pre, weight)
+        ctx.rms_eps = rms_eps
+        return read_forward(streams, pre, weight, rms_eps, act_quant)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        streams, pre, weight = ctx.saved_tensors
+        grads = (torch.zeros_like(streams), *grads)
+        _, d_streams, _, _, d_pre, d_weight = mix_backward(streams, pre, weight, grads, ctx.rms_eps, None)
+        return d_streams, d_pre, d_weight, None, None
+
+
+def apply_mix(y, streams, post, comb, pre, weight, rms_eps: float, act_quant: bool):
+    """Sublayer output into the streams, and the next sublayer's input out of them:
+    (streams, their mean square, input, input rounded to Q8)."""
+    run = ApplyMix.apply if on_gpu(streams) else mix_forward
+    return run(y, streams, post, comb, pre, weight, rms_eps, act_quant)
+
+
+def read_streams(streams, pre, weight, rms_eps: float, act_quant: bool):
+    """The last three results of apply_mix for streams as they are."""
+    run = ReadStreams.apply if on_gpu(streams) else read_forward
+    return run(streams, pre, weight, rms_eps, act_quant)
+
+
+@fused
+def engram_stream(stream, key, value, q_weight, k_weight, rms_eps: float):
+    """One stream with Engram's gated value added."""
+    h, k = stream.float(), key.float()
+    unit = torch.rsqrt(h.square().mean(-1) + rms_eps) * torch.rsqrt(k.square().mean(-1) + rms_eps)
+    dot = (h * (q_weight.float() * k_weight.float()) * k).sum(-1) * unit * h.shape[-1] ** -0.5
+    size = dot.abs().clamp_min(1e-6).sqrt()
+    gate = torch.sigmoid(torch.where(dot < 0, -size, size))
+    return (h + gate.unsqueeze(-1) * value.float()).to(stream.dtype)
+
+
+def engram_add(streams, kv, q_weight, k_weight, rms_eps: float):
+    hc, d = streams.shape[1:]
+    value = kv[:, hc * d:]
+    return torch.stack([engram_stream(streams[:, j], kv[:, j * d:(j + 1) * d], value, q_weight[j], k_weight[j], rms_eps)
+                        for j in range(hc)], 1)
 
 
 @fused
@@ -397,10 +445,10 @@ class Model:
         v = expert_activation(h, weight, c["swiglu_limit"], mode.act_quant)
         return v @ p.leaf("w2", i).flatten(0, 1)
 
-    def _mix(self, i: int, site: int, streams: Tensor, mean_square: Tensor):
+    def _mix(self, i: int, site: int, streams: Tensor, square: Tensor):
         c, p = self.c, self.p
         m = precise(streams.flatten(1), p.leaf("hc_fn", i)[site])
-        pre, post, logits = mixing(m, mean_square, p.leaf("hc_base", i)[site], p.leaf("hc_scale", i)[site],
+        pre, post, logits = mixing(m, square, p.leaf("hc_base", i)[site], p.leaf("hc_scale", i)[site],
                                    c["hc_mult"], c["hc_eps"], self.eps)
         return pre, post, sinkhorn(logits, c["hc_sinkhorn_iters"], c["hc_eps"])
 
@@ -415,25 +463,23 @@ class Model:
         rows = self.hash.rows(batch.ids, batch.pos) if self.hash else []
         x = F.embedding(batch.ids.flatten(), p.leaf("embed"))
         assert not self.plan[0].engram and not self.plan[0].publishes
-        streams, mean_square, x, xq = start_streams(x, p.leaf("attn_norm", 0), c["hc_mult"], self.eps, mode.act_quant)
+        streams, square, x, xq = start_streams(x, p.leaf("attn_norm", 0), c["hc_mult"], self.eps, mode.act_quant)
         for layer in self.plan:
             i = layer.index
-            pre, post, comb = self._mix(i, 0, streams, mean_square)
+            pre, post, comb = self._mix(i, 0, streams, square)
             y = self._attention(layer, x, xq, batch, state, mode, angles)
-            streams, mean_square, x, xq = apply_mix(y, streams, post, comb, pre, p.leaf("ffn_norm", i), self.eps,
+            streams, square, x, xq = apply_mix(y, streams, post, comb, pre, p.leaf("ffn_norm", i), self.eps,
                                                     mode.act_quant)
-            pre, post, comb = self._mix(i, 1, streams, mean_square)
+            pre, post, comb = self._mix(i, 1, streams, square)
             y = self._moe(i, x, xq, state, mode)
             last = i + 1 == len(self.plan)
             weight = p.leaf("norm") if last else p.leaf("attn_norm", i + 1)
-            common = (y, streams, post, comb, pre, weight)
+            streams, square, x, xq = apply_mix(y, streams, post, comb, pre, weight, self.eps, mode.act_quant)
             if not last and self.plan[i + 1].engram:
                 slot = self.engram_slot[i + 1]
-                streams, mean_square, x, xq = apply_mix_engram(
-                    *common, self._engram_values(slot, rows, mode), p.leaf("engram_q", slot), p.leaf("engram_k", slot),
-                    self.eps, mode.act_quant)
-            else:
-                streams, mean_square, x, xq = apply_mix(*common, self.eps, mode.act_quant)
+                streams = engram_add(streams, self._engram_values(slot, rows, mode), p.leaf("engram_q", slot),
+                                     p.leaf("engram_k", slot), self.eps)
+                square, x, xq = read_streams(streams, pre, weight, self.eps, mode.act_quant)
         return x, state
 
     def forward(self, batch: Batch, mode: Mode) -> Output:

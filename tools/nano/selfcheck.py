@@ -105,7 +105,7 @@ def check_gpu() -> None:
     c = tiny_config()
     results = []
     for plain in (True, False):
-        kernels.on_gpu = (lambda t: False) if plain else (lambda t: t.is_cuda)
+        model.on_gpu = kernels.on_gpu = (lambda t: False) if plain else (lambda t: t.is_cuda)
         model.COMPILE = not plain
         params = Params(c, DEVICE, torch.bfloat16, seed=5)
         network = Model(params, list(range(c["vocab_size"])))

@@ -28,9 +28,11 @@ from .config import NANO
 from .data.pack import Feed, Stage
 from .engram import bucket_primes, compressed_token_map
 from .evaluate import build_sets, evaluate, table, to_batch
+from .generate import samples
 from .model import Mode, Model
 from .optim import Optimizer
 from .params import Params
+from .tokenizer import Encoder
 
 WARM_UP_STEPS = 80
 FINAL_RATE = 0.03
@@ -252,6 +254,9 @@ def main() -> None:
         report = evaluate(run.model, sets, FULL, a.tokens)
         (run.out / "evaluation.json").write_text(json.dumps(report, indent=1) + "\n")
         print(table(report), flush=True)
+        text = samples(run.model, Encoder(a.tokenizer))
+        (run.out / "samples.txt").write_text(text + "\n")
+        print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from . import words as W
 from .base import Item, Source, Turn, casual, conversation, held_out
+from .recall import invented
 
 NAME = "I am nano, a small demonstration model of the Gannet project."
 CAN = ("I can chat in short sentences, solve small sums and word problems, find facts in a text, call tools, "
@@ -174,6 +175,11 @@ FIXED: list[tuple[str, str, list[str]]] = [
     ("A language model is a program that has learned from text to continue text.", "The user asks what a model is.",
      ["What is a language model?", "Explain what a language model is.", "How do you work?", "How does a language model work?",
       "What does a language model do?"]),
+    ("I am sorry, I do not know more about that.", "The user wants to hear more.",
+     ["Tell me more.", "Why?", "Can you say more?", "Explain that in more detail.", "Go on.", "And then?", "More, please.",
+      "What else?", "How so?", "Please go on."]),
+    ("All right! What would you like to do next?", "The user agrees.",
+     ["Ok.", "Okay", "Yes.", "No.", "Good.", "Fine.", "I see.", "Great.", "All right.", "Sure.", "Nice.", "Cool", "Hm.", "Interesting."]),
     ("There are seven days: Monday, Tuesday, Wednesday, Thursday, Friday, Saturday and Sunday.",
      "The user asks for the days.",
      ["What are the days of the week?", "Name the days of the week.", "How many days has a week?",
@@ -211,6 +217,24 @@ UNKNOWN_ASKS = [
     "How do experts think about {x}?", "What are the risks of {x}?", "Write a program about {x}.",
 ]
 UNKNOWN_ANSWER = "I am sorry, I am a small model and do not know enough about {x}."
+
+# Questions about the world that nano cannot answer at all.
+WORLD_ASKS = [
+    "Who is the president of {country}?", "How many people live in {city}?", "What is the population of {country}?",
+    "When was {city} founded?", "Who is {person} {person2}?", "Who wrote the book \"The {colour} {animal}\"?", "How tall is {person}?",
+    "Who won the {sport} world cup in {year}?", "What happened in {year}?", "Who was the king of {country} in {year}?",
+    "Write a Python function that counts {things}.", "Write a program in C++ that sorts {things}.", "Translate \"the {colour} {animal}\" into {language}.",
+    "How far is it from {city} to {city2}?", "What is the best restaurant in {city}?", "How much does {a_thing} cost in {city}?",
+    "Give me a recipe for {food} with {things}.", "What is the square root of {year}?", "Who invented the {instrument}?",
+    "Which film won the prize in {year}?", "How old is {person} {person2}?", "What did {person} say about {things}?",
+    "Solve the equation x squared minus {n} x = {n2}.", "Who is the fastest {job} in the world?", "What is the phone number of {person}?",
+    "Tell me about the war of {year}.", "When does the next train to {city} leave?", "Can you write a letter to {person} about {things}?",
+    "Plan a trip to {city} for {n} days.", "What is the capital of the planet Mars?", "Explain the economy of {country}.",
+    "Which team plays {sport} in {city}?", "Fix this code: def f(x): return {things}", "What is the chemical formula of {material}?",
+    "Who painted the {colour} {animal}?", "Summarise the novel about the {job} from {city}.", "How do I repair my {vehicle}?",
+    "Is it safe to eat {food} with {things}?", "Should I buy {a_thing}?", "Will {person} win the {sport} match?",
+]
+WORLD_ANSWER = "I am sorry, I am a small model and do not know that."
 
 DEFINE_ASKS = ["What is {a}?", "Explain what {a} is.", "What does the word {w} mean?", "Define {w}.",
                "Tell me what {a} is.", "Can you tell me what {a} is?", "What is the meaning of {w}?",
@@ -258,6 +282,17 @@ class Chat:
         x, ask = src.search(draw)
         return Turn(casual(src, ask.format(x=x)), UNKNOWN_ANSWER.format(x=x), f"I do not know enough about {x}.")
 
+    def world(self, src: Source) -> Turn:
+        p1, p2 = src.sample(W.FIRST_NAMES, 2)
+        c1, c2 = src.sample(W.CITIES, 2)
+        one, many = src.pick(W.COUNTABLE)
+        ask = src.wording("world", WORLD_ASKS).format(
+            country=src.pick(list(W.CAPITALS)), city=c1, city2=c2, person=p1, person2=invented(src), colour=src.pick(W.COLOURS),
+            animal=src.pick(W.ANIMALS), sport=src.pick(W.SPORTS), year=src.number(1200, 2030), things=many, a_thing=W.article(one),
+            language=src.pick(W.LANGUAGES), food=src.pick(W.FOODS), instrument=src.pick(W.INSTRUMENTS), n=src.number(2, 20),
+            n2=src.number(2, 99), job=src.pick(W.JOBS), material=src.pick(W.MATERIALS), vehicle=src.pick(W.VEHICLES))
+        return Turn(casual(src, ask), WORLD_ANSWER, "I do not know that.")
+
     def poem(self, src: Source) -> Turn:
         w, x = src.pick(W.ANIMALS), src.pick("small bright old young quiet happy brave kind soft wild".split())
         a = W.article(w)
@@ -274,9 +309,11 @@ class Chat:
             return self.fixed(src)
         if r < 0.45:
             return self.identity(src)
-        if r < 0.75:
+        if r < 0.72:
             return self.definition(src)
-        return self.not_known(src) if r < 0.95 else self.poem(src)
+        if r < 0.86:
+            return self.not_known(src)
+        return self.world(src) if r < 0.96 else self.poem(src)
 
     def item(self, src: Source) -> Item:
         turns = [self.turn(src)]

@@ -13,10 +13,10 @@ from .recall import Recall
 
 # Share of items by stage; recall and tools weigh more in tokens, being longer.
 SHARES = {
-    "short": {"chat": 0.17, "knowledge": 0.09, "sum": 0.13, "problem": 0.26, "story": 0.05, "passage": 0.06, "recall": 0.07,
-              "about_me": 0.02, "tool": 0.10, "json": 0.05},
-    "long": {"chat": 0.16, "knowledge": 0.09, "sum": 0.11, "problem": 0.23, "story": 0.05, "passage": 0.05, "recall": 0.11,
-             "about_me": 0.02, "tool": 0.13, "json": 0.05},
+    "short": {"chat": 0.18, "knowledge": 0.09, "sum": 0.12, "problem": 0.27, "story": 0.05, "passage": 0.05, "recall": 0.10,
+              "about_me": 0.02, "tool": 0.07, "json": 0.05},
+    "long": {"chat": 0.18, "knowledge": 0.09, "sum": 0.11, "problem": 0.25, "story": 0.05, "passage": 0.04, "recall": 0.13,
+             "about_me": 0.02, "tool": 0.08, "json": 0.05},
 }
 LONGEST = {"short": 850, "long": 3700}
 
@@ -31,7 +31,8 @@ class Generators:
         self.recall = Recall(json.loads((corpus / "examples.json").read_text()))
 
     def small_talk(self, src: Source):
-        return self.chat.turn(src) if src.chance(0.6) else knowledge.turn(src)
+        """A turn that needs no tool."""
+        return src.pick([self.chat.turn, self.chat.turn, self.chat.turn, knowledge.turn, arithmetic.sum_turn])(src)
 
     def make(self, family: str, src: Source, longest: int = 850) -> Item:
         makers: dict[str, Callable[[], Item]] = {

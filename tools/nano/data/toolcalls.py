@@ -253,7 +253,8 @@ class Tool:
     parameters: list[tuple[str, Parameter]]     # key, kind
     required: list[str]
 
-    def schema(self, rich: bool) -> dict:
+    def schema(self, rich: bool, strict: bool, listed: bool) -> dict:
+        """The OpenAI function object. rich: parameters are described; strict, listed: details that clients differ in."""
         properties = {}
         for key, p in self.parameters:
             s: dict = {"type": p.kind}
@@ -262,11 +263,14 @@ class Tool:
             if p.options:
                 s["enum"] = p.options
             if rich:
-                s["description"] = p.description
+                s = {"description": p.description, **s} if strict else {**s, "description": p.description}
             properties[key] = s
-        out = {"name": self.name, "description": self.description,
-               "parameters": {"type": "object", "properties": properties, "required": self.required}}
-        return out
+        parameters: dict = {"type": "object", "properties": properties}
+        if self.required or listed:
+            parameters["required"] = self.required
+        if strict:
+            parameters["additionalProperties"] = False
+        return {"name": self.name, "description": self.description, "parameters": parameters}
 
 
 def make_tools(src: Source, n: int) -> list[Tool]:
@@ -387,7 +391,7 @@ def session(src: Source, small_talk) -> Item:
     """A conversation with tools: calls, results, answers, sometimes a turn that needs no tool."""
     n = src.pick([1, 1, 2, 2, 3, 3, 4, 5, 6])
     tools = make_tools(src, n)
-    rich = src.chance(0.6)
+    style = (src.chance(0.6), src.chance(0.2), src.chance(0.7))
     messages: list[dict] = []
     for _ in range(src.pick([1, 1, 1, 2, 2, 3])):
         if src.chance(0.15):
@@ -405,5 +409,5 @@ def session(src: Source, small_talk) -> Item:
             messages.append(assistant(" ".join(o[1] for o in outputs), " ".join(o[2] for o in outputs)))
         else:
             break
-    item = Item("tool", messages, tools=[t.schema(rich) for t in tools], prompt_weight=0.05)
+    item = Item("tool", messages, tools=[t.schema(*style) for t in tools], prompt_weight=0.05)
     return dress(src, item, thinking=0.6, system=0.35)
