@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 

@@ -4,6 +4,7 @@
 #include <openssl/sha.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
