@@ -32,41 +32,41 @@ Result<std::unique_ptr<text::Tokenizer>> load_tokenizer(const fs::path& director
   return std::make_unique<text::Tokenizer>(std::move(tokenizer));
 }
 
-Result<std::vector<int32_t>> engram_map(const ModelPlan& plan) {
-  if (plan.config.engram_layer_ids.empty()) return std::vector<int32_t>();
-  auto map = text::compressed_token_map(*plan.tokenizer, static_cast<int32_t>(plan.config.vocab_size));
-  if (map.size != plan.config.engram_compressed_vocab_size) {
+Result<std::vector<int32_t>> engram_map(const ModelFacts& facts) {
+  if (facts.config.engram_layer_ids.empty()) return std::vector<int32_t>();
+  auto map = text::compressed_token_map(*facts.tokenizer, static_cast<int32_t>(facts.config.vocab_size));
+  if (map.size != facts.config.engram_compressed_vocab_size) {
     return invalid_input("{}: its tokens fall into {} Engram classes, but config.json says {}",
-                         (plan.directory / "tokenizer.json").string(), map.size,
-                         plan.config.engram_compressed_vocab_size);
+                         (facts.directory / "tokenizer.json").string(), map.size,
+                         facts.config.engram_compressed_vocab_size);
   }
   return std::move(map.ids);
 }
 
 }  // namespace
 
-Result<ModelPlan> plan_model(std::string_view model) {
-  ModelPlan plan;
-  GANNET_TRY(plan.directory, find_model(model));
-  plan.name = last_part(plan.directory);
-  GANNET_TRY(const Checkpoint checkpoint, Checkpoint::open(plan.directory));
-  plan.config = checkpoint.config();
-  GANNET_TRY(plan.tokenizer, load_tokenizer(plan.directory, plan.config));
+Result<ModelFacts> read_model(std::string_view model) {
+  ModelFacts facts;
+  GANNET_TRY(facts.directory, find_model(model));
+  facts.name = last_part(facts.directory);
+  GANNET_TRY(const Checkpoint checkpoint, Checkpoint::open(facts.directory));
+  facts.config = checkpoint.config();
+  GANNET_TRY(facts.tokenizer, load_tokenizer(facts.directory, facts.config));
   for (const auto& [name, tensor] : checkpoint.tensors()) {
-    plan.weight_bytes += static_cast<int64_t>(tensor.bytes.size());
+    facts.weight_bytes += static_cast<int64_t>(tensor.bytes.size());
   }
-  plan.kv_bytes_per_token = global_bytes_per_token(plan.config);
-  plan.window_bytes = window_state_bytes(plan.config);
-  return plan;
+  facts.kv_bytes_per_token = global_bytes_per_token(facts.config);
+  facts.window_bytes = window_state_bytes(facts.config);
+  return facts;
 }
 
-Result<ModelSession> open_model(ModelPlan plan, EngineOptions options) {
-  options.model = plan.directory;
-  GANNET_TRY(options.engram_token_map, engram_map(plan));
+Result<ModelSession> open_model(ModelFacts facts, EngineOptions options) {
+  options.model = facts.directory;
+  GANNET_TRY(options.engram_token_map, engram_map(facts));
   ModelSession session;
-  session.name = std::move(plan.name);
-  session.config = std::move(plan.config);
-  session.tokenizer = std::move(plan.tokenizer);
+  session.name = std::move(facts.name);
+  session.config = std::move(facts.config);
+  session.tokenizer = std::move(facts.tokenizer);
   GANNET_TRY(session.engine, create_engine(std::move(options)));
   return session;
 }

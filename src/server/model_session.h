@@ -19,7 +19,7 @@ struct ModelSession {
 };
 
 // What is known of a model before its weights are loaded.
-struct ModelPlan {
+struct ModelFacts {
   std::string name;
   std::filesystem::path directory;
   Config config;
@@ -31,9 +31,9 @@ struct ModelPlan {
 
 // Checks the directory, the config, the tokenizer and the headers of the weights. `model` is a directory or the name
 // of one under models/. Errors say which file is at fault.
-Result<ModelPlan> plan_model(std::string_view model);
+Result<ModelFacts> read_model(std::string_view model);
 
 // Loads the weights and starts the engine; `options.model` and the Engram token map are filled in.
-Result<ModelSession> open_model(ModelPlan plan, EngineOptions options);
+Result<ModelSession> open_model(ModelFacts facts, EngineOptions options);
 
 }  // namespace gannet::server
