@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "checkpoint/shapes.h"
 
@@ -259,6 +260,22 @@ TEST(Config, NotAConfig) {
   EXPECT_THAT(message(R"({"a": {"b": 1, "b": 1}})"), HasSubstr("has the key 'b' twice"));
   EXPECT_THAT(message(std::string(1'000'000, '[')), HasSubstr("is not valid JSON"));
   EXPECT_THAT(message(std::string(100, '[') + std::string(100, ']')), HasSubstr("nested deeper than 32"));
+}
+
+TEST(Config, RandomDamage) {
+  const auto good = config_to_json(small_config());
+  std::mt19937 random(1);
+  for (int round = 0; round < 1000; ++round) {
+    auto bad = good;
+    for (size_t i = 0; i <= random() % 3; ++i)
+      bad[random() % bad.size()] = "0123456789[]{},:\"-.e\xff\0"[random() % 22];
+    const auto parsed = parse_config(bad, "config.json");
+    if (parsed) {
+      EXPECT_EQ(parse_config(config_to_json(*parsed), "again").value(), *parsed);
+    } else {
+      EXPECT_THAT(parsed.error().message, HasSubstr("config.json: "));
+    }
+  }
 }
 
 TEST(Config, UnreadableFile) {

@@ -6,6 +6,8 @@
 
 #include <csignal>
 #include <cstring>
+#include <random>
+#include <tuple>
 
 #include "checkpoint/test_directory.h"
 
@@ -163,6 +165,33 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{R"({"a":{"dtype":"I8","shape":[4],"data_offsets":[0,4]},
                       "a":{"dtype":"I8","shape":[4],"data_offsets":[4,8]}})",
                   8, "has the key 'a' twice"}));
+
+// Whatever a byte says, the file is refused or all its tensors lie inside.
+TEST(Safetensors, RandomDamage) {
+  const TestDirectory directory;
+  const std::vector<float> floats(6);
+  const std::vector<int32_t> ints(3);
+  ASSERT_TRUE(
+      write_safetensors(directory / "f", {named_tensor("floats", {2, 3}, floats), named_tensor("ids", {3}, ints),
+                                          named_tensor("0", {0}, std::span(ints).first(0))}));
+  const auto good = text_of(directory / "f");
+  std::mt19937 random(1);
+  for (int round = 0; round < 1000; ++round) {
+    auto bad = good;
+    for (size_t i = 0; i <= random() % 3; ++i)
+      bad[random() % bad.size()] = "0123456789[]{},:\"\xff\0aFI"[random() % 22];
+    if (random() % 4 == 0) bad.resize(random() % bad.size());
+    write_text(directory / "f", bad);
+    const auto file = SafetensorsFile::open(directory / "f");
+    if (!file) continue;
+    for (const auto& [name, view] : file->tensors()) {
+      const TensorHeader header{name, view.dtype, view.shape};
+      ASSERT_EQ(static_cast<int64_t>(view.bytes.size()), header.bytes());
+      ASSERT_LE(view.bytes.size(), bad.size());
+      for (const std::byte byte : view.bytes) std::ignore = std::to_integer<int>(byte);
+    }
+  }
+}
 
 TEST(Safetensors, NotAFile) {
   const TestDirectory directory;
