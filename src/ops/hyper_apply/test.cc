@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ops/hyper_apply/op.h"
 #include "ops/testing.h"
 
@@ -131,6 +133,20 @@ TEST(HyperApply, NextInputComesFromTheNewStreams) {
   b.pre = {0.5, 9};  // of which stream 1, now zero, sees nothing
   hyper_apply_reference(b.params(Activations::fp32), 0, 1);
   expect_close(b.x, std::vector{3 / std::sqrt(12.5), 4 / std::sqrt(12.5)}, 1e-6, 0);
+}
+
+// The collapse of channel 0 lies just above the middle of 1 and the next bf16 value and is rounded up; unrounded, the
+// norm would take it below the middle and the result would be 1.
+TEST(HyperApply, CollapseIsRoundedBeforeItsNorm) {
+  Boundary b(1, 2, 64);
+  std::fill_n(b.streams.begin(), 64, 1.0F);
+  b.streams[64] = 1;
+  b.pre = {1, 0x1p-8F + 0x1p-15F};
+  auto params = b.params();
+  params.y = nullptr;
+  hyper_apply_reference(params, 0, 1);
+  EXPECT_EQ(b.x[0], 1 + 0x1p-7F);
+  EXPECT_EQ(b.x[1], 1.0F);
 }
 
 TEST(HyperApply, WithoutOutputStreamsStayAndTheInputIsMade) {
