@@ -13,7 +13,6 @@ struct Avx2 {
   static constexpr int64_t kChunk = 32;
   static constexpr int kFusedRows = 2;
   static constexpr int kFusedOutputs = 4;
-  static constexpr int kPanelRows = 3;
   static constexpr int kPanelOutputs = 4;
   static constexpr float kFp8Factor = 256.0F;  // decoded FP8 weights are 2^8 too small, see decode_fp8
 
@@ -31,7 +30,7 @@ struct Avx2 {
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
   }
-  static void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+  static void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
   static void decode_scales(const uint8_t* codes, int64_t count, float* scales) {
     alignas(16) uint8_t padded[kTileScales] = {};

@@ -13,7 +13,6 @@ struct Avx512 {
   static constexpr int64_t kChunk = 64;
   static constexpr int kFusedRows = 4;
   static constexpr int kFusedOutputs = 4;
-  static constexpr int kPanelRows = 3;
   static constexpr int kPanelOutputs = 8;
   static constexpr float kFp8Factor = 256.0F;  // decoded FP8 weights are 2^8 too small, see decode_fp8
 
@@ -27,7 +26,7 @@ struct Avx512 {
     return v;
   }
   static float sum(Vector v) { return _mm512_reduce_add_ps(v); }
-  static void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+  static void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
   static void decode_scales(const uint8_t* codes, int64_t count, float* scales) {
     const auto mask = static_cast<__mmask16>((1U << count) - 1);

@@ -99,6 +99,13 @@ class Multiplier {
     return kScaled ? row.scales + (col - tile) / kBlock : nullptr;
   }
 
+  // From a weight to the one in the same column that many outputs later, or several times as many if rows are short.
+  // Weight rows are too short for the processor to foresee the next ones.
+  int64_t prefetch_distance(int64_t outputs) const {
+    const int64_t pass = std::max<int64_t>(1, outputs * bytes_of<format>(cols_));
+    return pass * ((kPrefetch + pass - 1) / pass);
+  }
+
   void store(int64_t row, int64_t output, Vector sum) const {
     const float value = Simd::sum(sum) * (format == WeightFormat::fp8 ? Simd::kFp8Factor : 1.0F);
     range_.y[row * range_.y_stride + output] = range_.round ? round_to_bf16(value) : value;
@@ -127,6 +134,7 @@ class Multiplier {
     GANNET_UNROLL
     for (int i = 0; i < rows * outputs; ++i) sums[i / outputs][i % outputs] = Simd::zero();
     alignas(64) float scales[outputs][kTileScales];
+    const int64_t ahead = prefetch_distance(outputs);
     for (int64_t tile = 0; tile < cols_; tile += kTileCols) {
       const int64_t end = std::min(cols_, tile + kTileCols);
       decode_scales<outputs>(w, tile, end, scales);
@@ -135,7 +143,7 @@ class Multiplier {
         GANNET_UNROLL
         for (int n = 0; n < outputs; ++n) {
           const uint8_t* codes = w[n].codes + bytes_of<format>(col);
-          Simd::prefetch(codes + kPrefetch);
+          Simd::prefetch(codes + ahead);
           accumulate<rows, outputs>(codes, scales_at(w[n], tile, col), x, col, sums, n);
         }
       }
@@ -183,11 +191,11 @@ class Multiplier {
       for (int64_t tile = 0; tile < cols_; tile += kTileCols) {
         const int64_t end = std::min(cols_, tile + kTileCols);
         fill(panel, i, outputs, tile, end);
+        // Blocks of three rows and, at the end, of two: single ones would waste the load ports.
         int64_t row = 0;
-        for (; row + Simd::kPanelRows <= rows; row += Simd::kPanelRows) {
-          block<Simd::kPanelRows>(panel, first_row, row, i, outputs, tile, end);
-        }
-        for (; row < rows; ++row) block<1>(panel, first_row, row, i, outputs, tile, end);
+        for (; rows - row == 3 || rows - row > 4; row += 3) block<3>(panel, first_row, row, i, outputs, tile, end);
+        for (; rows - row >= 2; row += 2) block<2>(panel, first_row, row, i, outputs, tile, end);
+        if (row < rows) block<1>(panel, first_row, row, i, outputs, tile, end);
       }
     }
   }
@@ -196,12 +204,15 @@ class Multiplier {
   void fill(Panel& panel, int64_t first, int64_t outputs, int64_t tile, int64_t end) const {
     for (int64_t n = outputs; n < Panel::kOutputs; ++n) std::memset(panel.weights[n], 0, sizeof panel.weights[n]);
     alignas(64) float scales[1][kTileScales];
+    const int64_t ahead = prefetch_distance(Panel::kOutputs);
     for (int64_t n = 0; n < outputs; ++n) {
       Row w[1] = {row_at(range_.first + first + n)};
       decode_scales<1>(w, tile, end, scales);
       int64_t col = tile;
       for (; col + kChunk <= end; col += kChunk) {
-        decode_to(&panel.weights[n][col - tile], w[0].codes + bytes_of<format>(col), scales_at(w[0], tile, col));
+        const uint8_t* codes = w[0].codes + bytes_of<format>(col);
+        Simd::prefetch(codes + ahead);
+        decode_to(&panel.weights[n][col - tile], codes, scales_at(w[0], tile, col));
       }
       if (col == end) continue;
       const LastChunk last(w[0], col, cols_);
@@ -250,7 +261,7 @@ class Multiplier {
     }
   }
 
-  static constexpr int64_t kPrefetch = 1024;  // bytes ahead in every weight row
+  static constexpr int64_t kPrefetch = 8192;  // bytes ahead, at least
 
   const LinearRange& range_;
   const int64_t cols_;
