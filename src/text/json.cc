@@ -141,6 +141,7 @@ struct Style {
 };
 
 constexpr Style kPython{", ", ": ", -4, "e{:+03d}"};
+constexpr Style kSpaced{", ", ": ", -5, "e{:+d}"};
 constexpr Style kCompact{",", ":", -5, "e{:+d}"};
 
 void append_quoted(std::string& out, std::string_view text) {
@@ -217,6 +218,12 @@ Result<Json> parse_json(std::string_view text) {
 std::string python_json(const Json& value) {
   std::string out;
   write(out, value, kPython);
+  return out;
+}
+
+std::string spaced_json(const Json& value) {
+  std::string out;
+  write(out, value, kSpaced);
   return out;
 }
 

@@ -66,6 +66,8 @@ Result<Json> parse_json(std::string_view text);
 
 // As Python's json.dumps(value, ensure_ascii=False) prints it: ", " and ": ", floats in Python's repr.
 std::string python_json(const Json& value);
+// Spaces as in Python, floats as in compact_json: how the official package writes the input of an Anthropic tool_use.
+std::string spaced_json(const Json& value);
 // Without spaces, floats as the official package writes them in compact JSON (1e16, 1e-7).
 std::string compact_json(const Json& value);
 // `"text"` with JSON escapes; non-ASCII stays as it is.

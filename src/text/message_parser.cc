@@ -106,12 +106,16 @@ struct MessageParser::Impl {
     return true;
   }
 
+  bool starts_line(size_t place) const { return place == position ? at_line_start : buffer[place - 1] == '\n'; }
+
   Opening what_opens(size_t place) const {
     const std::string_view text = std::string_view(buffer).substr(place);
-    // At the end of the stream, what is not finished is text.
-    const Opening unfinished = at_end ? Opening::none : Opening::unknown;
-    const bool starts_line = place == position ? at_line_start : buffer[place - 1] == '\n';
-    if (state == State::reasoning && !starts_line) return Opening::none;
+    const bool is_line_start = starts_line(place);
+    if (state == State::reasoning && !is_line_start) return Opening::none;
+    // What the end of the stream cut off was to become a call if it stands where calls stand; else it is text.
+    const bool has_token = text.size() > 1 && text[1] == kDsmlByte;
+    const Opening at_cut = has_token && is_line_start ? Opening::cut_block : Opening::none;
+    const Opening unfinished = at_end ? at_cut : Opening::unknown;
     const TagMatch block = match_calls_open(text);
     if (block.match == Match::more) return unfinished;
     if (block.match == Match::yes) {
@@ -120,7 +124,7 @@ struct MessageParser::Impl {
       const Match call = inside == text.size() ? Match::more : match_invoke_word(text.substr(inside)).match;
       if (call == Match::yes) return Opening::block;
       if (call == Match::no) return Opening::none;
-      return at_end && starts_line ? Opening::cut_block : unfinished;
+      return unfinished;
     }
     if (state == State::reasoning) return Opening::none;
     const Match lone = match_invoke_word(text).match;
@@ -132,6 +136,7 @@ struct MessageParser::Impl {
     emit_text(text_end);
     if (state == State::done) return true;
     separator = buffer.substr(text_end, place - text_end);
+    call_starts_line = starts_line(place);
     position = place;
     if (opening == Opening::lone_call) {
       state = State::lone_call;
@@ -150,7 +155,7 @@ struct MessageParser::Impl {
     return true;
   }
 
-  // A call without a block around it counts once it is complete; until then it may be text about calls.
+  // A call without a block around it counts once it is complete; before, it may be text about calls.
   bool advance_lone_call() {
     const CallReader::State result = reader->push(buffer, position);
     if (result == CallReader::State::open && !at_end) return false;
@@ -160,6 +165,12 @@ struct MessageParser::Impl {
       emit_call(reader->call());
       state = State::calls;
       reader.reset();
+      return true;
+    }
+    if (result == CallReader::State::open && call_starts_line) {
+      end_content();
+      message.unparsed_calls.push_back(spelled_out(reader->raw() + buffer.substr(position)));
+      state = State::done;
       return true;
     }
     std::string text = separator + reader->raw();
@@ -285,6 +296,7 @@ struct MessageParser::Impl {
   bool at_end = false;
   bool at_line_start = true;         // whether what stands at `position` begins a line
   std::string separator;             // newlines before the call being read
+  bool call_starts_line = false;     // whether that call, which has no block, begins a line
   std::optional<CallReader> reader;  // of the call being read
   std::string left_over;             // marked text inside a block that is no call
   std::vector<Delta> deltas;

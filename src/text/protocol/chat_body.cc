@@ -32,6 +32,21 @@ Status add_image_part(const Fields& part, Content& content) {
   return {};
 }
 
+// A file that is a picture counts as one; the model reads no other kind.
+Status add_file_part(const Fields& part, Role role, Content& content) {
+  GANNET_TRY(const auto nested, part.object("file"));
+  GANNET_TRY(auto data, (nested ? *nested : part).text("file_data"));
+  if (!data || !data->starts_with("data:image/") || role == Role::assistant) {
+    content.add_text("[Unsupported Document]");
+    return {};
+  }
+  Image image;
+  image.url = *std::move(data);
+  image.field = part.path("file_data");
+  content.add_image(std::move(image));
+  return {};
+}
+
 Status add_part(const Json& value, const std::string& path, Role role, Content& content) {
   GANNET_TRY(const auto part, Fields::of(value, path));
   GANNET_TRY(const auto type, part.required_text("type"));
@@ -45,10 +60,7 @@ Status add_part(const Json& value, const std::string& path, Role role, Content& 
     content.add_text(text);
     return {};
   }
-  if (type == "file" || type == "input_file") {
-    content.add_text("[Unsupported Document]");
-    return {};
-  }
+  if (type == "file" || type == "input_file") return add_file_part(part, role, content);
   if (type != "image_url") {
     return invalid_input("{}: {} is not supported; expected text, image_url or file", part.path("type"), shown(type));
   }

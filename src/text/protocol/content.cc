@@ -34,7 +34,8 @@ size_t white_space_length(std::string_view text, size_t position) {
 }  // namespace
 
 void Content::begin_part() {
-  if (has_part_) text_ += "\n\n";
+  const bool is_first = !has_part_ || (skips_leading_empty_ && empty());
+  if (!is_first) text_ += "\n\n";
   has_part_ = true;
 }
 

@@ -13,6 +13,9 @@ namespace gannet::text {
 // A message's content while its parts are added; parts are joined by a blank line, also empty ones.
 class Content {
  public:
+  // With `skips_leading_empty`, empty parts before the first text leave nothing behind.
+  explicit Content(bool skips_leading_empty = false) : skips_leading_empty_(skips_leading_empty) {}
+
   void add_text(std::string_view text);
   void add_image(Image image);  // its offset is set here
 
@@ -28,6 +31,7 @@ class Content {
 
   std::string text_;
   std::vector<Image> images_;
+  bool skips_leading_empty_;
   bool has_part_ = false;
 };
 

@@ -259,7 +259,7 @@ class MessagesConverter {
     GANNET_TRY_STATUS(check_answered(fields.path("role")));
     Message message;
     message.role = Role::assistant;
-    Content text;
+    Content text(true);
     GANNET_TRY_STATUS(
         for_each_block(fields, content, text, [&](const Fields& block, const std::string& type) -> Status {
           if (type == "thinking") {
@@ -283,7 +283,7 @@ class MessagesConverter {
     GANNET_TRY(call.id, block.required_text("id"));
     GANNET_TRY(call.name, block.required_text("name"));
     const Json* input = block.find("input");  // any JSON, null included
-    call.arguments = input == nullptr ? "{}" : python_json(*input);
+    call.arguments = input == nullptr ? "{}" : spaced_json(*input);
     if (!open_calls_.insert(call.id).second) {
       return invalid_input("{}: {} occurs twice", block.path("id"), shown(call.id));
     }

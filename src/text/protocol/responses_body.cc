@@ -242,24 +242,28 @@ class ItemReader {
     GANNET_TRY_STATUS(end_outputs(item.path("role")));
     // An output must follow its call at once.
     if (!assistant().tool_calls.empty()) return missing_output(item.path("role"));
-    if (has_text_) assistant_->content += "\n\n";
-    assistant_->content += content.text();
-    has_text_ = true;
+    std::string& text = assistant_->content;
+    if (!text.empty() && !content.empty()) text += "\n\n";
+    text += content.text();
     return {};
   }
 
   Status read_reasoning(const Fields& item) {
     GANNET_TRY_STATUS(end_outputs(item.path("type")));
     if (assistant_ && !assistant_->tool_calls.empty()) return missing_output(item.path("type"));
-    // Reasoning after the text begins another message.
-    if (has_text_) end_assistant();
-    Message& message = assistant();
+    std::string thought;
     GANNET_TRY(const auto* parts, item.list("content"));
     for (size_t index = 0; parts != nullptr && index < parts->size(); ++index) {
       GANNET_TRY(const auto part, Fields::of((*parts)[index], item.path("content", index)));
       GANNET_TRY(const auto text, part.required_text("text"));
-      message.reasoning = message.reasoning ? *message.reasoning + "\n" + text : text;
+      if (index > 0) thought += "\n";
+      thought += text;
     }
+    if (thought.empty()) return {};
+    // Reasoning after the text begins another message.
+    if (assistant_ && !assistant_->content.empty()) end_assistant();
+    Message& message = assistant();
+    message.reasoning = message.reasoning ? *message.reasoning + "\n" + thought : thought;
     return {};
   }
 
@@ -303,9 +307,11 @@ class ItemReader {
     Content content;
     content.add_text(compact_json(Json(tools != nullptr ? describe_found_tools(*tools) : Json::Array())));
     GANNET_TRY_STATUS(add_output(item, std::move(content)));
+    std::vector<ToolDefinition> found;
     for (size_t index = 0; tools != nullptr && index < tools->size(); ++index) {
-      GANNET_TRY_STATUS(tools_.read((*tools)[index], item.path("tools", index), found_tools_));
+      GANNET_TRY_STATUS(tools_.read((*tools)[index], item.path("tools", index), found));
     }
+    if (!found.empty()) found_tools_.push_back(std::move(found));
     return {};
   }
 
@@ -340,7 +346,6 @@ class ItemReader {
                      [](const ToolCall& a, const ToolCall& b) { return a.id < b.id; });
     request_.messages.push_back(*std::move(assistant_));
     assistant_.reset();
-    has_text_ = false;
   }
 
   // After a run of outputs every call must have its own. Tools that the outputs brought are told after them.
@@ -348,15 +353,16 @@ class ItemReader {
     if (!in_outputs_) return {};
     if (!open_calls_.empty()) return missing_output(path);
     in_outputs_ = false;
-    if (found_tools_.empty()) return {};
-    Message message;
-    message.role = Role::system;
-    message.tools = std::exchange(found_tools_, {});
-    for (ToolDefinition tool : message.tools) {
-      tool.defer_loading = true;
-      request_.tools.push_back(std::move(tool));
+    for (auto& tools : std::exchange(found_tools_, {})) {
+      Message message;
+      message.role = Role::system;
+      message.tools = std::move(tools);
+      for (ToolDefinition tool : message.tools) {
+        tool.defer_loading = true;
+        request_.tools.push_back(std::move(tool));
+      }
+      request_.messages.push_back(std::move(message));
     }
-    request_.messages.push_back(std::move(message));
     return {};
   }
 
@@ -375,9 +381,8 @@ class ItemReader {
   ChatRequest& request_;
   ToolReader& tools_;
   std::optional<Message> assistant_;  // being put together
-  bool has_text_ = false;             // whether it has content
   bool in_outputs_ = false;
-  std::vector<ToolDefinition> found_tools_;
+  std::vector<std::vector<ToolDefinition>> found_tools_;  // of each tool search in the run of outputs
   std::unordered_set<std::string> known_calls_;
   std::unordered_set<std::string> open_calls_;  // those without an output so far
 };

@@ -68,11 +68,11 @@ class ApiTemplate {
     }
     if (index == 0 && has_prompt_text(request_.response_format)) {
       out_.plain("\n\n");
-      write_response_format(out_, request_.response_format);
+      write_response_format(out_, request_.response_format, kToolMarkupV41);
     }
     if (!message.tools.empty()) {
       out_.plain("\n\n### Updated Tool Schemas\n\n");
-      write_tool_schemas(out_, message.tools, true);
+      write_tool_schemas(out_, message.tools, true, kToolMarkupV41);
     }
   }
 

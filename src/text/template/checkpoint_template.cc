@@ -75,7 +75,7 @@ class CheckpointTemplate {
     }
     if (index == 0 && has_prompt_text(request_.response_format)) {
       out_.plain("\n\n");
-      write_response_format(out_, request_.response_format);
+      write_response_format(out_, request_.response_format, kToolMarkupV41);
     }
   }
 

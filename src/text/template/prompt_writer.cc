@@ -69,7 +69,7 @@ void write_arguments(PromptWriter& out, const std::string& arguments, const Tool
     if (const auto* text = value.string()) {
       write_parameter(out, key, *text, true, markup);
     } else {
-      write_parameter(out, key, python_json(value), false, markup);
+      write_parameter(out, key, markup.json(value), false, markup);
     }
   }
   out.plain("\n");
@@ -187,17 +187,18 @@ Otherwise, output directly after </think> with tool calls or final response.
 )",
       control::kDsml, markup.calls, markup.invoke, markup.parameter);
   out.markup(text);
-  write_tool_schemas(out, tools, false);
+  write_tool_schemas(out, tools, false, markup);
   out.plain("\n\nYou MUST strictly follow the above defined tool name and parameter schemas to invoke tool calls.\n");
 }
 
-void write_tool_schemas(PromptWriter& out, std::span<const ToolDefinition> tools, bool with_deferred) {
+void write_tool_schemas(PromptWriter& out, std::span<const ToolDefinition> tools, bool with_deferred,
+                        const ToolMarkup& markup) {
   std::string_view separator;
   for (const ToolDefinition& tool : tools) {
     if (tool.defer_loading && !with_deferred) continue;
     out.plain(separator);
     out.plain(fmt::format(R"({{"name": {}, "description": {}, "parameters": {}}})", json_quote(tool.name),
-                          json_quote(tool.description.value_or("")), python_json(tool.parameters)));
+                          json_quote(tool.description.value_or("")), markup.json(tool.parameters)));
     separator = "\n";
   }
 }
@@ -206,10 +207,10 @@ bool has_prompt_text(const ResponseFormat& format) {
   return format.kind == ResponseFormat::Kind::json_object || format.kind == ResponseFormat::Kind::json_schema;
 }
 
-void write_response_format(PromptWriter& out, const ResponseFormat& format) {
+void write_response_format(PromptWriter& out, const ResponseFormat& format, const ToolMarkup& markup) {
   out.plain("## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n");
   out.plain(format.kind == ResponseFormat::Kind::json_object ? R"({"type": "json_object"})"
-                                                             : python_json(format.schema));
+                                                             : markup.json(format.schema));
 }
 
 std::vector<Turn> make_turns(std::span<const Message* const> messages) {

@@ -37,10 +37,11 @@ struct ToolMarkup {
   std::string_view calls;
   std::string_view invoke;
   std::string_view parameter;
-  std::string_view no_parameters;  // what stands between the tags of a call without arguments
+  std::string_view no_parameters;    // what stands between the tags of a call without arguments
+  std::string (*json)(const Json&);  // how values and schemas are printed
 };
-inline constexpr ToolMarkup kToolMarkupV41{" calls", " invoke", " parameter", "\n\n"};
-inline constexpr ToolMarkup kToolMarkupV4{"tool_calls", "invoke", "parameter", "\n"};
+inline constexpr ToolMarkup kToolMarkupV41{" calls", " invoke", " parameter", "\n\n", python_json};
+inline constexpr ToolMarkup kToolMarkupV4{"tool_calls", "invoke", "parameter", "\n", spaced_json};
 
 // The line that tells the model how long to think.
 void write_effort(PromptWriter& out, const ChatRequest& request);
@@ -53,9 +54,10 @@ void write_tool_calls(PromptWriter& out, std::span<const ToolCall> calls, const 
 // "## Tools" to its final newline, listing the tools that are not deferred.
 void write_tools_block(PromptWriter& out, std::span<const ToolDefinition> tools, const ToolMarkup& markup);
 // One line of JSON per tool that is not deferred, joined by newlines.
-void write_tool_schemas(PromptWriter& out, std::span<const ToolDefinition> tools, bool with_deferred);
+void write_tool_schemas(PromptWriter& out, std::span<const ToolDefinition> tools, bool with_deferred,
+                        const ToolMarkup& markup);
 // "## Response Format:" and the schema; only for formats that have_prompt_text().
-void write_response_format(PromptWriter& out, const ResponseFormat& format);
+void write_response_format(PromptWriter& out, const ResponseFormat& format, const ToolMarkup& markup);
 bool has_prompt_text(const ResponseFormat& format);
 
 // One turn of the conversation as the templates see it: a message, or a run of user and tool messages that form one

@@ -31,29 +31,38 @@ std::string_view effort_text(int effort) {
   return effort >= kDefaultEffort ? kHighEffort : "";
 }
 
+// V4 cannot see.
+Message without_images(Message message) {
+  for (auto image = message.images.rbegin(); image != message.images.rend(); ++image) {
+    message.content.insert(image->offset, "[Unsupported Image]");
+  }
+  message.images.clear();
+  return message;
+}
+
 // What V4 sees of a conversation: the system messages apart, and parallel calls in the order of their ids.
 struct V4Conversation {
-  std::vector<const Message*> system;
+  std::vector<Message> system;
   std::vector<Message> others;
 
   explicit V4Conversation(const ChatRequest& request) {
     for (const Message& message : request.messages) {
       if (message.role == Role::system) {
-        system.push_back(&message);
+        system.push_back(without_images(message));
         continue;
       }
-      others.push_back(message);
+      others.push_back(without_images(message));
       auto& calls = others.back().tool_calls;
       std::stable_sort(calls.begin(), calls.end(), [](const ToolCall& a, const ToolCall& b) { return a.id < b.id; });
     }
   }
 };
 
-void write_system(PromptWriter& out, const ChatRequest& request, const std::vector<const Message*>& messages) {
+void write_system(PromptWriter& out, const ChatRequest& request, const std::vector<Message>& messages) {
   std::string_view separator;
-  for (const Message* message : messages) {
+  for (const Message& message : messages) {
     out.plain(separator);
-    out.content(*message);
+    out.content(message);
     separator = "\n\n";
   }
   if (shows_tools(request)) {
@@ -65,7 +74,7 @@ void write_system(PromptWriter& out, const ChatRequest& request, const std::vect
     out.plain(kJsonObject);
   } else if (has_prompt_text(request.response_format)) {
     out.plain("\n\n");
-    write_response_format(out, request.response_format);
+    write_response_format(out, request.response_format, kToolMarkupV4);
   }
 }
 
@@ -81,6 +90,14 @@ void write_assistant(PromptWriter& out, const Message& message, bool keeps_reaso
   out.grounded(message.content);
   write_tool_calls(out, message.tool_calls, kToolMarkupV4);
   if (!message.prefix) out.control(control::kEnd);
+}
+
+// Empty user messages leave nothing behind.
+void write_user(PromptWriter& out, Turn turn) {
+  std::erase_if(turn.messages,
+                [](const Message* message) { return message->role == Role::user && message->content.empty(); });
+  out.control(control::kUser);
+  write_user_turn(out, turn);
 }
 
 }  // namespace
@@ -101,8 +118,7 @@ RenderedPrompt render_v4(const ChatRequest& request) {
       out.control(control::kLatestReminder);
       out.content(turn.message());
     } else {
-      out.control(control::kUser);
-      write_user_turn(out, turn);
+      write_user(out, turn);
     }
   }
   if (turns.empty() || turns.back().role != Role::assistant || !turns.back().message().prefix) {
