@@ -167,4 +167,8 @@ Result<Url> parse_url(std::string_view text) {
   return url;
 }
 
+Result<ClientResponse> send_request(const Url& url, const ClientRequest& request) {
+  return Exchange(url, request).run();
+}
+
 }  // namespace gannet::server
