@@ -1,0 +1,134 @@
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/output.h"
+#include "ops/bench.h"
+
+namespace gannet::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int64_t kArenaBytes = int64_t{1} << 30;
+// Work for which the reference is timed, too; it would take minutes for the rest.
+constexpr double kReferenceOperations = 2e8;
+
+struct Options {
+  bool json = false;
+  int64_t threads = 0;
+  std::string filter;
+};
+
+struct Measured {
+  ops::Benchmark benchmark;
+  Simd simd;
+  ops::BenchTime time;
+};
+
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+const char* variant(Simd simd) {
+  return simd == Simd::none ? "reference" : name_of(simd);
+}
+
+std::vector<Simd> variants(const ops::Benchmark& benchmark) {
+  std::vector<Simd> result;
+  if (benchmark.operations <= kReferenceOperations) result.push_back(Simd::none);
+  for (const Simd simd : {Simd::avx2, Simd::avx512}) {
+    if (simd <= detect_simd()) result.push_back(simd);
+  }
+  return result;
+}
+
+std::vector<Measured> measure(const Options& options, ThreadPool& pool, ops::BenchArena& arena) {
+  std::vector<Measured> results;
+  for (const ops::Benchmark& benchmark : ops::op_benchmarks(arena)) {
+    for (const Simd simd : variants(benchmark)) {
+      const auto name =
+          fmt::format("{} {} {} rows {}", benchmark.kernel, variant(simd), benchmark.shape, benchmark.rows);
+      if (name.find(options.filter) == std::string::npos) continue;
+      fmt::print(stderr, "\r\033[K{}", name);
+      std::fflush(stderr);
+      results.push_back({benchmark, simd, time_benchmark(benchmark, {.pool = &pool, .simd = simd})});
+    }
+  }
+  fmt::print(stderr, "\r\033[K");
+  return results;
+}
+
+double giga_bytes(const Measured& m) {
+  return m.benchmark.bytes / m.time.median / 1e9;
+}
+
+double giga_operations(const Measured& m) {
+  return m.benchmark.operations / m.time.median / 1e9;
+}
+
+std::string as_table(const std::vector<Measured>& results, double read, int64_t threads) {
+  std::string text = fmt::format(
+      "{}, {} threads. Reading alone: {:.1f} GB/s, the median of calls of 16 MiB.\n"
+      "Every call takes other weights out of 1 GiB. Medians; GB/s counts the weights once.\n\n"
+      "{:<14} {:<10} {:<24} {:>5} {:>9} {:>7} {:>6} {:>9}\n",
+      processor(), threads, read / 1e9, "kernel", "variant", "shape", "rows", "us", "GB/s", "read", "GFLOP/s");
+  for (const Measured& m : results) {
+    fmt::format_to(std::back_inserter(text), "{:<14} {:<10} {:<24} {:>5} {:>9.0f} {:>7.2f} {:>5.0f}% {:>9.1f}\n",
+                   m.benchmark.kernel, variant(m.simd), m.benchmark.shape, m.benchmark.rows, m.time.median * 1e6,
+                   giga_bytes(m), 100 * giga_bytes(m) * 1e9 / read, giga_operations(m));
+  }
+  return text;
+}
+
+std::string as_json(const std::vector<Measured>& results, double read, int64_t threads) {
+  ordered_json list = ordered_json::array();
+  for (const Measured& m : results) {
+    list.push_back({{"kernel", m.benchmark.kernel},
+                    {"variant", variant(m.simd)},
+                    {"shape", m.benchmark.shape},
+                    {"rows", m.benchmark.rows},
+                    {"calls", m.time.calls},
+                    {"median_s", m.time.median},
+                    {"best_s", m.time.best},
+                    {"bytes", m.benchmark.bytes},
+                    {"gb_per_s", giga_bytes(m)},
+                    {"of_read", giga_bytes(m) * 1e9 / read},
+                    {"gflop_per_s", giga_operations(m)}});
+  }
+  const ordered_json result = {
+      {"processor", processor()}, {"threads", threads}, {"read_gb_per_s", read / 1e9}, {"results", list}};
+  return result.dump(2) + "\n";
+}
+
+Status bench_ops(const Options& options) {
+  const int64_t threads = options.threads > 0 ? options.threads : usable_processors();
+  ThreadPool pool(static_cast<int>(threads));
+  fmt::print(stderr, "filling 1 GiB");
+  ops::BenchArena arena(kArenaBytes);
+  const double read = read_bandwidth({.pool = &pool}, arena);
+  const auto results = measure(options, pool, arena);
+  if (results.empty()) return invalid_input("--filter {}: no benchmark has that in its name", options.filter);
+  return write_output(options.json ? as_json(results, read, threads) : as_table(results, read, threads));
+}
+
+}  // namespace
+
+void add_bench(Command& root) {
+  auto bench = root.subcommand("bench", "Measure speed");
+  const auto options = std::make_shared<Options>();
+  auto command = bench.subcommand("ops", "Every kernel of this machine beside its memory's read bandwidth");
+  command.flag("--json", options->json, "Machine-readable");
+  command.option("--threads", options->threads, 0, 1024, "Threads; 0 takes all processors");
+  command.option("--filter", options->filter, "Only benchmarks with this in \"kernel variant shape rows N\"");
+  command.example("gannet bench ops --filter 'linear fp8'");
+  command.action([options] { return bench_ops(*options); });
+}
+
+}  // namespace gannet::cli
