@@ -26,12 +26,12 @@ class BenchArena {
 
 // One op on one shape.
 struct Benchmark {
-  std::string kernel;
-  std::string shape;
+  std::string kernel{};
+  std::string shape{};
   int64_t rows = 0;
-  double bytes = 0;                        // weights (or cache records) that a call reads, on average
-  double operations = 0;                   // floating-point operations of a call: two for a multiply-add
-  std::function<void(const Device&)> run;  // one call
+  double bytes = 0;                          // weights (or cache records) that a call reads, on average
+  double operations = 0;                     // floating-point operations of a call: two for a multiply-add
+  std::function<void(const Device&)> run{};  // one call
 };
 
 using Benchmarks = std::vector<Benchmark>;
