@@ -216,9 +216,8 @@ void Model::Forward::add_engram(int64_t n) {
 void Model::Forward::publish(int64_t n) {
   const LayerPlan& plan = plan_.layers[n];
   const CompressorWeights& weights = *weights_.layer(n).compressor;
-  // The pooled pair is kept in fp32; a single token's projection is an ordinary activation (spec: model 3.6).
-  linear(work_.x, weights.wkv, work_.kv, false, plan.ratio > 1 ? Activations::fp32 : activations_);
-  if (weights.wgate) linear(work_.x, *weights.wgate, work_.gate, false, Activations::fp32);
+  linear(work_.x, weights.wkv, work_.kv, false);
+  if (weights.wgate) linear(work_.x, *weights.wgate, work_.gate, false);
 
   std::vector<ops::InsertSequence> sequences;
   for (const RowSet::Range& range : rows_.ranges) {
@@ -258,7 +257,7 @@ void Model::Forward::attention(int64_t n) {
   const LayerPlan& plan = plan_.layers[n];
   const LayerWeights& weights = weights_.layer(n);
   const auto& table = plan.ratio > 0 ? compressed_frequencies_ : local_frequencies_;
-  linear(work_.x, weights.wq_a, work_.query_latent, quantize_, activations_);
+  linear(work_.x, weights.wq_a, work_.query_latent, quantize_);
   ops::rms_norm(device_, {.x = work_.query_latent.data(),
                           .y = work_.query_latent.data(),
                           .stride = config_.q_lora_rank,
@@ -266,9 +265,9 @@ void Model::Forward::attention(int64_t n) {
                           .size = config_.q_lora_rank,
                           .weight = weights.q_norm,
                           .eps = norm_eps_,
-                          .activations = activations_});
-  linear(work_.query_latent, weights.wq_b, work_.q, quantize_, activations_);
-  linear(work_.x, weights.wkv, work_.kv, quantize_, activations_);
+                          .activations = Activations::fp32});
+  linear(work_.query_latent, weights.wq_b, work_.q, quantize_);
+  linear(work_.x, weights.wkv, work_.kv, quantize_);
   ops::insert_window(device_, {.kv = work_.kv.data(),
                                .positions = rows_.positions.data(),
                                .rows = rows_.rows(),
@@ -276,8 +275,7 @@ void Model::Forward::attention(int64_t n) {
                                .norm = weights.kv_norm,
                                .norm_eps = norm_eps_,
                                .frequencies = &table,
-                               .records = work_.window_records.data(),
-                               .activations = activations_});
+                               .records = work_.window_records.data()});
   if (weights.indexer) select_entries(n);
 
   attention_sequences_.clear();
@@ -331,8 +329,8 @@ void Model::Forward::select_entries(int64_t n) {
   for (int64_t r = 0; r < rows_.rows(); ++r) {
     work_.visible[r] = static_cast<int32_t>((rows_.positions[r] + 1) / plan_.layers[n].ratio);
   }
-  linear(work_.query_latent, weights.wq_b, work_.index_q, quantize_, activations_);
-  linear(work_.x, weights.weights_proj, work_.index_weights, false, activations_);
+  linear(work_.query_latent, weights.wq_b, work_.index_q, quantize_);
+  linear(work_.x, weights.weights_proj, work_.index_weights, false);
   const auto dim = static_cast<float>(config_.index_head_dim);
   const auto heads = static_cast<float>(config_.index_n_heads);
   const float scale = 1.0F / (std::sqrt(dim) * std::sqrt(heads));
@@ -387,8 +385,7 @@ void Model::Forward::select_tile(int64_t n, int64_t begin, int64_t end) {
                               .visible = counts,
                               .entries = entries,
                               .scores = work_.scores.data(),
-                              .stride = stride,
-                              .activations = activations_});
+                              .stride = stride});
   if (plan.makes_candidates) {
     ops::index_candidates(device_, {.scores = work_.scores.data(),
                                     .score_stride = stride,
@@ -493,7 +490,7 @@ void Model::Forward::head(const Batch& batch, float* logits) {
 }
 
 void Model::Forward::linear(const std::vector<float>& x, const ops::WeightMatrix& weight, std::vector<float>& y,
-                            bool quantize, Activations activations) {
+                            bool quantize) {
   ops::linear(device_, {.x = x.data(),
                         .x_stride = weight.cols,
                         .rows = rows_.rows(),
@@ -502,7 +499,7 @@ void Model::Forward::linear(const std::vector<float>& x, const ops::WeightMatrix
                         .y = y.data(),
                         .y_stride = weight.rows,
                         .quantize_input = quantize,
-                        .activations = activations});
+                        .activations = Activations::fp32});
 }
 
 }  // namespace gannet

@@ -88,8 +88,8 @@ class Model::Forward {
   void experts(int64_t n);                           // x -> y
   void mix_streams(const HyperSite& site);           // streams -> next pre, post, mix
   void apply(const float* y, const uint16_t* norm);  // y into the streams; next x
-  void linear(const std::vector<float>& x, const ops::WeightMatrix& weight, std::vector<float>& y, bool quantize,
-              Activations activations);
+  // An inner product of the layer: its result is not rounded (docs/numerics.md, "Where activations are rounded").
+  void linear(const std::vector<float>& x, const ops::WeightMatrix& weight, std::vector<float>& y, bool quantize);
   void hash_ngrams(const Batch& batch);
 
   const Config& config_;

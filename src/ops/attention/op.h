@@ -38,7 +38,7 @@ struct AttentionParams {
   const float* sink = nullptr;                      // f32 [heads]
   const std::vector<float>* frequencies = nullptr;  // the layer's table; rotates the last 2 * size channels of a head
   float* out = nullptr;                             // [rows, heads, head_dim]
-  Activations activations = Activations::bf16;
+  Activations activations = Activations::bf16;      // bf16: rotated queries and `out` are rounded
 };
 
 void attention(const Device& device, const AttentionParams& params);

@@ -43,7 +43,7 @@ void attend(const AttentionParams& p, const float* q, const float* keys, int64_t
     for (int64_t i = 0; i < p.head_dim; ++i) out[i] += weight * keys[j * p.head_dim + i];
   }
   total += std::exp(sink - top);
-  for (int64_t i = 0; i < p.head_dim; ++i) out[i] = n > 0 ? rounded(out[i] / total, p.activations) : 0.0F;
+  for (int64_t i = 0; i < p.head_dim; ++i) out[i] = n > 0 ? out[i] / total : 0.0F;
 }
 
 }  // namespace
@@ -60,9 +60,11 @@ void attention_reference(const AttentionParams& p, int64_t begin, int64_t end) {
     for (int64_t h = 0; h < p.heads; ++h) {
       float* q = p.q + (r * p.heads + h) * p.head_dim;
       float* out = p.out + (r * p.heads + h) * p.head_dim;
-      rope_rotate(q + p.head_dim - rotated, angle, false, p.activations);
+      rope_rotate(q + p.head_dim - rotated, angle, false, Activations::fp32);
+      for (int64_t i = 0; i < p.head_dim; ++i) q[i] = rounded(q[i], p.activations);
       attend(p, q, keys, n, p.sink[h], score, out);
-      rope_rotate(out + p.head_dim - rotated, angle, true, p.activations);
+      rope_rotate(out + p.head_dim - rotated, angle, true, Activations::fp32);
+      for (int64_t i = 0; i < p.head_dim; ++i) out[i] = rounded(out[i], p.activations);
     }
   }
 }

@@ -13,11 +13,11 @@ struct AttentionOutputParams {
   const float* heads = nullptr;  // [rows, groups * wo_a.cols]
   int64_t rows = 0;
   int64_t groups = 0;
-  WeightMatrix wo_a;            // [groups * rank, heads per group * head_dim]
-  WeightMatrix wo_b;            // [hidden, groups * rank]
-  float* y = nullptr;           // [rows, hidden]
-  bool quantize_input = false;  // Q8 in front of wo_b
-  Activations activations = Activations::bf16;
+  WeightMatrix wo_a;                            // [groups * rank, heads per group * head_dim]
+  WeightMatrix wo_b;                            // [hidden, groups * rank]
+  float* y = nullptr;                           // [rows, hidden]
+  bool quantize_input = false;                  // Q8 in front of wo_b
+  Activations activations = Activations::bf16;  // bf16: y is rounded
 };
 
 void attention_output(const Device& device, const AttentionOutputParams& params);

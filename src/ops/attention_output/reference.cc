@@ -17,7 +17,7 @@ void project(const AttentionOutputParams& p, const Linear& run_linear) {
                             .outputs = rank,
                             .y = low + g * rank,
                             .y_stride = p.wo_a.rows,
-                            .activations = p.activations});
+                            .activations = Activations::fp32});
   }
   run_linear(LinearParams{.x = low,
                           .x_stride = p.wo_a.rows,

@@ -56,7 +56,6 @@ std::vector<double> project_in_double(const Projection& p) {
     for (int64_t k = 0; k < std::ssize(low); ++k) {
       const float* group = p.heads.data() + (r * p.groups + k / p.rank) * p.width;
       low[k] = std::inner_product(group, group + p.width, p.wo_a.data() + k * p.width, 0.0);
-      if (p.activations == Activations::bf16) low[k] = oracle::round_bf16(low[k]);
     }
     if (p.quantize) low = oracle::q8(std::vector<float>(low.begin(), low.end()));
     for (int64_t o = 0; o < p.hidden; ++o) {

@@ -48,7 +48,7 @@ void apply(const EngramParams& p, const Linear& run_linear, const ForEach& for_e
                           .y = kv,
                           .y_stride = outputs,
                           .quantize_input = p.quantize_input,
-                          .activations = p.activations});
+                          .activations = Activations::fp32});
   for_each(p.rows, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) add_gated_value(p, r, kv + r * outputs);
   });

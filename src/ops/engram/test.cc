@@ -101,7 +101,6 @@ std::vector<double> project_in_double(const Lookup& l, int64_t r) {
       kv[o] += oracle::e4m3_value(l.wkv[o * Lookup::kInputs + i]) * oracle::e8m0_value(scale) * e[i];
     }
   }
-  if (l.activations == Activations::bf16) round_all_to_bf16(kv);
   return kv;
 }
 

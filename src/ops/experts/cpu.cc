@@ -149,7 +149,7 @@ class Experts {
   float value(float gate, float up, float weight) const {
     const float a = std::min(gate, p_.swiglu_limit);
     const float b = std::clamp(up, -p_.swiglu_limit, p_.swiglu_limit);
-    return rounded(a / (1 + std::exp(-a)) * b * weight, p_.activations);
+    return a / (1 + std::exp(-a)) * b * weight;
   }
 
   void multiply(const WeightMatrix& weight, const float* const* x, const Job& job, int64_t first, int64_t count,
@@ -161,7 +161,7 @@ class Experts {
                        .rows = job.rows,
                        .y = y,
                        .y_stride = y_stride,
-                       .round = p_.activations == Activations::bf16});
+                       .round = false});
   }
 
   // Adds w2 v of all jobs to y: every thread takes some outputs of all jobs, so that each sum keeps its order.

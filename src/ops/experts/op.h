@@ -15,7 +15,7 @@ struct ExpertWeights {
 // The mixture of experts after the router (spec: model 3.9):
 //   y = shared(x) + sum over the row's experts of expert(x, weight)
 // expert(x, weight): a = w1 x, b = w3 x; a = min(a, limit), b = clamp(b, -limit, limit); v = a sigmoid(a) b weight;
-// w2 v. The shared expert has no weight. In bf16 mode a, b, v and w2's output are rounded to bf16. The sum is fp32:
+// w2 v. The shared expert has no weight. Nothing is rounded on the way. The sum is fp32:
 // shared first, then by increasing expert id; it is rounded to bf16 at the end in bf16 mode. A row's result does not
 // depend on the rows around it.
 struct ExpertsParams {
@@ -33,7 +33,7 @@ struct ExpertsParams {
 
   float swiglu_limit = 0;                       // > 0
   bool quantize_input = false;                  // Q8 in front of w1, w3 (on x) and w2 (on v)
-  Activations activations = Activations::bf16;  // bf16: rounded where said above
+  Activations activations = Activations::bf16;  // bf16: y is rounded
 
   float* y = nullptr;  // [rows, hidden], row r at y + r * y_stride; hidden = shared.w1.cols
   int64_t y_stride = 0;

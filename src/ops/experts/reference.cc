@@ -18,7 +18,7 @@ std::vector<float> multiply(const ExpertsParams& params, const WeightMatrix& wei
                     .y = y.data(),
                     .y_stride = weight.rows,
                     .quantize_input = params.quantize_input,
-                    .activations = params.activations});
+                    .activations = Activations::fp32});
   return y;
 }
 
@@ -32,7 +32,6 @@ void add_expert(const ExpertsParams& params, const ExpertWeights& expert, const 
     const float a = std::min(gate[i], params.swiglu_limit);
     const float b = std::clamp(up[i], -params.swiglu_limit, params.swiglu_limit);
     v[i] = a / (1 + std::exp(-a)) * b * weight;
-    if (params.activations == Activations::bf16) v[i] = round_to_bf16(v[i]);
   }
   const std::vector<float> down = multiply(params, expert.w2, v.data());
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += down[i];

@@ -62,7 +62,6 @@ std::vector<double> logits_in_double(const Rows& rows) {
                 static_cast<double>(rows.streams[(r * rows.s + j) * rows.hidden + i]);
       }
     }
-    if (round) round_all_to_bf16(h);
     auto x = rms_norm_in_double(h, rows.norm, 1e-20);
     if (round) round_all_to_bf16(x);
     for (int64_t v = 0; v < rows.vocabulary; ++v) {

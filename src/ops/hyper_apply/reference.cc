@@ -35,7 +35,7 @@ void hyper_apply_reference(const HyperApplyParams& p, int64_t begin, int64_t end
     for (int64_t i = 0; i < p.hidden; ++i) {
       float sum = 0;
       for (int64_t j = 0; j < s; ++j) sum += p.pre[r * s + j] * streams[j * p.hidden + i];
-      x[i] = rounded(sum, p.activations);
+      x[i] = sum;
     }
     rms_norm_row(x, x, p.hidden, p.norm, p.norm_eps, p.activations);
   }

@@ -24,7 +24,6 @@ struct IndexScoresParams {
   const int32_t* entries = nullptr;                 // [rows, stride] or null
   float* scores = nullptr;                          // [rows, stride]; written up to visible[r]
   int64_t stride = 0;
-  Activations activations = Activations::bf16;
 };
 
 void index_scores(const Device& device, const IndexScoresParams& params);

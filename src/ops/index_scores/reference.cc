@@ -14,7 +14,7 @@ void rotate_and_round(const IndexScoresParams& p, int64_t r) {
   const int64_t rotated = 2 * static_cast<int64_t>(p.frequencies->size());
   for (int64_t h = 0; h < p.heads; ++h) {
     float* q = p.q + (r * p.heads + h) * p.dim;
-    rope_rotate(q + p.dim - rotated, angle, false, p.activations);
+    rope_rotate(q + p.dim - rotated, angle, false, Activations::fp32);
     q4mx_round({q, static_cast<size_t>(p.dim)});
   }
 }

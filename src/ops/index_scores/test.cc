@@ -50,7 +50,7 @@ struct Scoring {
             .block_records = kBlockRecords,
             .record_bytes = q4mx_bytes(kDim)};
   }
-  IndexScoresParams params(Activations activations = Activations::bf16) {
+  IndexScoresParams params() {
     paged.assign(rows, records());
     return {.q = q.data(),
             .weights = weights.data(),
@@ -63,14 +63,13 @@ struct Scoring {
             .visible = visible.data(),
             .entries = entries.empty() ? nullptr : entries.data(),
             .scores = scores.data(),
-            .stride = key_count,
-            .activations = activations};
+            .stride = key_count};
   }
 };
 
 // The reference for a null device. Works on a copy: the op overwrites the queries.
-std::vector<float> run(Scoring scoring, const Device* device, Activations activations = Activations::bf16) {
-  const auto params = scoring.params(activations);
+std::vector<float> run(Scoring scoring, const Device* device) {
+  const auto params = scoring.params();
   if (device != nullptr) {
     index_scores(*device, params);
   } else {
@@ -98,14 +97,13 @@ void expect_scored_up_to_visible(const Scoring& scoring, const std::vector<float
   }
 }
 
-// spec: model 3.7, in double, for row r and the key at `entry`; `round` with the roundings of bf16 mode.
-double score_in_double(const Scoring& s, int64_t r, int64_t entry, bool round) {
+// spec: model 3.7, in double, for row r and the key at `entry`.
+double score_in_double(const Scoring& s, int64_t r, int64_t entry) {
   const auto key = oracle::q4mx(std::span(s.keys).subspan(entry * kDim, kDim));
   double score = 0;
   for (int64_t h = 0; h < s.heads; ++h) {
     auto q = doubles(std::span(s.q).subspan((r * s.heads + h) * kDim, kDim));
     rotate_in_double(q, s.positions[r], s.frequencies);
-    if (round) round_all_to_bf16(q);
     const auto rounded = oracle::q4mx(std::vector<float>(q.begin(), q.end()));
     const double product = std::inner_product(rounded.begin(), rounded.end(), key.begin(), 0.0);
     score += std::max(product, 0.0) * static_cast<double>(s.weights[r * s.heads + h]);
@@ -141,18 +139,16 @@ TEST(IndexScores, QueriesAreRoundedToFp4) {
 
 TEST(IndexScores, MatchesTheFormulaInDouble) {
   const Scoring scoring = random_scoring(5, 4, 23, 1);
-  for (const Activations activations : {Activations::bf16, Activations::fp32}) {
-    on_each_device([&](const Device& device) {
-      const auto scores = run(scoring, &device, activations);
-      expect_scored_up_to_visible(scoring, scores);
-      for (int64_t r = 0; r < scoring.rows; ++r) {
-        for (int64_t j = 0; j < scoring.visible[r]; ++j) {
-          const double expected = score_in_double(scoring, r, j, activations == Activations::bf16);
-          ASSERT_NEAR(static_cast<double>(scores[r * scoring.key_count + j]), expected, 1e-5) << "row " << r;
-        }
+  on_each_device([&](const Device& device) {
+    const auto scores = run(scoring, &device);
+    expect_scored_up_to_visible(scoring, scores);
+    for (int64_t r = 0; r < scoring.rows; ++r) {
+      for (int64_t j = 0; j < scoring.visible[r]; ++j) {
+        ASSERT_NEAR(static_cast<double>(scores[r * scoring.key_count + j]), score_in_double(scoring, r, j), 1e-5)
+            << "row " << r;
       }
-    });
-  }
+    }
+  });
 }
 
 // kernels 4: sparse equals dense, bit for bit.

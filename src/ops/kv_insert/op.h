@@ -21,7 +21,6 @@ struct InsertWindowParams {
   float norm_eps = 0;
   const std::vector<float>* frequencies = nullptr;  // of the layer's rotary table; rotates the last 2 * size channels
   std::byte* records = nullptr;                     // [rows, q8_bytes(head_dim)]
-  Activations activations = Activations::bf16;
 };
 
 void insert_window(const Device& device, const InsertWindowParams& params);
@@ -55,7 +54,7 @@ struct InsertGlobalParams {
   const uint16_t* index_norm = nullptr;  // bf16 [index_dim]
   float norm_eps = 0;
   const std::vector<float>* frequencies = nullptr;  // table C
-  Activations activations = Activations::bf16;
+  Activations activations = Activations::bf16;      // bf16: the latent is rounded, since keys are projected from it
 };
 
 void insert_global(const Device& device, const InsertGlobalParams& params);

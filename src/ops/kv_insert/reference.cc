@@ -51,7 +51,7 @@ void pool_sequence(const InsertGlobalParams& p, const InsertSequence& sequence, 
       continue;
     }
     for (int64_t c = 0; c < p.head_dim; ++c) {
-      latent[c] = rounded(pooled(pending_a[c], pending_gate[c], a[c], gate[c]), p.activations);
+      latent[c] = pooled(pending_a[c], pending_gate[c], a[c], gate[c]);
     }
     groups.push_back({&sequence, position / 2});
   }
@@ -63,12 +63,12 @@ void write_records(const InsertGlobalParams& p, const Group& group, float* key, 
   angle.set(group.index * p.ratio, *p.frequencies);
   const int64_t rotated = 2 * static_cast<int64_t>(p.frequencies->size());
 
-  rms_norm_row(key, key, p.index_dim, p.index_norm, p.norm_eps, p.activations);
-  rope_rotate(key + p.index_dim - rotated, angle, false, p.activations);
+  rms_norm_row(key, key, p.index_dim, p.index_norm, p.norm_eps, Activations::fp32);
+  rope_rotate(key + p.index_dim - rotated, angle, false, Activations::fp32);
   uint8_t* key_record = bytes(group.sequence->keys.at(group.index));
   q4mx_pack({key, static_cast<size_t>(p.index_dim)}, key_record, key_record + p.index_dim / 2);
 
-  rope_rotate(latent + p.head_dim - rotated, angle, false, p.activations);
+  rope_rotate(latent + p.head_dim - rotated, angle, false, Activations::fp32);
   uint8_t* entry = bytes(group.sequence->entries.at(group.index));
   q4nv_pack({latent, static_cast<size_t>(p.head_dim)}, entry, entry + p.head_dim / 2);
 }
@@ -99,7 +99,7 @@ void insert_groups(const InsertGlobalParams& p, const Project& project, const Fo
                        .outputs = p.index_dim,
                        .y = keys,
                        .y_stride = p.index_dim,
-                       .activations = p.activations});
+                       .activations = Activations::fp32});
   for_each(count, [&](int64_t begin, int64_t end) {
     for (int64_t g = begin; g < end; ++g) write_records(p, groups[g], keys + g * p.index_dim, latents + g * p.head_dim);
   });
@@ -111,9 +111,9 @@ void insert_window_reference(const InsertWindowParams& p, int64_t begin, int64_t
   float* kv = scratch<struct WindowTag>(p.head_dim);
   RopeAngle angle;
   for (int64_t r = begin; r < end; ++r) {
-    rms_norm_row(p.kv + r * p.head_dim, kv, p.head_dim, p.norm, p.norm_eps, p.activations);
+    rms_norm_row(p.kv + r * p.head_dim, kv, p.head_dim, p.norm, p.norm_eps, Activations::fp32);
     angle.set(p.positions[r], *p.frequencies);
-    rope_rotate(kv + p.head_dim - 2 * static_cast<int64_t>(p.frequencies->size()), angle, false, p.activations);
+    rope_rotate(kv + p.head_dim - 2 * static_cast<int64_t>(p.frequencies->size()), angle, false, Activations::fp32);
     uint8_t* record = bytes(p.records + r * q8_bytes(p.head_dim));
     q8_pack({kv, static_cast<size_t>(p.head_dim)}, record, record + p.head_dim);
   }

@@ -76,7 +76,7 @@ struct Window {
         norm(bf16_ones(dim)),
         records(row_count * q8_bytes(dim), kUntouched) {}
 
-  InsertWindowParams params(Activations activations = Activations::bf16) {
+  InsertWindowParams params() {
     return {.kv = kv.data(),
             .positions = positions.data(),
             .rows = rows,
@@ -84,8 +84,7 @@ struct Window {
             .norm = norm.data(),
             .norm_eps = 1e-20F,
             .frequencies = &frequencies,
-            .records = records.data(),
-            .activations = activations};
+            .records = records.data()};
   }
 };
 
@@ -115,9 +114,7 @@ TEST(InsertWindow, NormRotationAndQ8AsInDouble) {  // model 3.5
   insert_window_reference(window.params(), 0, window.rows);
   for (int64_t r = 0; r < window.rows; ++r) {
     auto x = rms_norm_in_double(doubles(std::span(window.kv).subspan(r * 128, 128)), window.norm, 1e-20);
-    round_all_to_bf16(x);
     rotate_in_double(x, window.positions[r], window.frequencies);
-    round_all_to_bf16(x);
     const auto values = decode_q8(window.records.data() + r * q8_bytes(128), 128);
     expect_same_codes(values, oracle::q8(to_floats(x)), 0.25);
     expect_bf16_values(values);
@@ -142,16 +139,14 @@ TEST(InsertWindow, RotatesTheLastChannelsByTheRowsPosition) {
 
 TEST(InsertWindow, DevicesWriteTheReferencesBytes) {
   for (const int64_t rows : {0, 1, 5}) {
-    for (const Activations activations : {Activations::bf16, Activations::fp32}) {
-      const Window window = random_window(rows, 2);
-      Window reference = window;
-      insert_window_reference(reference.params(activations), 0, rows);
-      on_each_device([&](const Device& device) {
-        Window run = window;
-        insert_window(device, run.params(activations));
-        EXPECT_EQ(run.records, reference.records);
-      });
-    }
+    const Window window = random_window(rows, 2);
+    Window reference = window;
+    insert_window_reference(reference.params(), 0, rows);
+    on_each_device([&](const Device& device) {
+      Window run = window;
+      insert_window(device, run.params());
+      EXPECT_EQ(run.records, reference.records);
+    });
   }
 }
 
@@ -295,7 +290,6 @@ std::vector<double> latent_in_double(const Source& source, int64_t j) {
       latent[c] = latent[c] * weight + static_cast<double>(source.a[second]) * (1 - weight);
     }
   }
-  round_all_to_bf16(latent);
   latent = rms_norm_in_double(latent, source.norm, 1e-20);
   round_all_to_bf16(latent);
   return latent;
@@ -309,11 +303,8 @@ std::vector<double> key_in_double(const Source& source, int64_t j) {
       key[i] += static_cast<double>(source.index_key[i * source.head_dim + c]) * latent[c];
     }
   }
-  round_all_to_bf16(key);
   key = rms_norm_in_double(key, source.index_norm, 1e-20);
-  round_all_to_bf16(key);
   rotate_in_double(key, j * source.ratio, source.frequencies);
-  round_all_to_bf16(key);
   return oracle::q4mx(to_floats(key));
 }
 
@@ -325,7 +316,6 @@ TEST(InsertGlobal, EntriesAndKeysAsInDouble) {
       SCOPED_TRACE("ratio " + std::to_string(ratio) + ", entry " + std::to_string(j));
       auto entry = latent_in_double(source, j);
       rotate_in_double(entry, j * ratio, source.frequencies);
-      round_all_to_bf16(entry);
       expect_same_codes(decode_q4nv(source.entry(j), 64), oracle::q4nv(to_floats(entry)), 1.1);
       expect_same_codes(decode_q4mx(source.key(j), 32), key_in_double(source, j), 2.1);
     }
