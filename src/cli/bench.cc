@@ -75,7 +75,7 @@ double giga_operations(const Measured& m) {
 
 std::string as_table(const std::vector<Measured>& results, double read, int64_t threads) {
   std::string text = fmt::format(
-      "{}, {} threads. Reading alone: {:.1f} GB/s, the median of calls of 16 MiB.\n"
+      "{}, {} threads. Reading alone: {:.1f} GB/s, the median of calls of 8 MiB.\n"
       "Every call takes other weights out of 1 GiB. Medians; GB/s counts the weights once.\n\n"
       "{:<14} {:<10} {:<24} {:>5} {:>9} {:>7} {:>6} {:>9}\n",
       processor(), threads, read / 1e9, "kernel", "variant", "shape", "rows", "us", "GB/s", "read", "GFLOP/s");

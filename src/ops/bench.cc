@@ -45,7 +45,7 @@ const uint8_t* BenchArena::next(int64_t bytes) {
 }
 
 double read_bandwidth(const Device& device, BenchArena& arena) {
-  constexpr int64_t kBytes = int64_t{16} << 20;
+  constexpr int64_t kBytes = int64_t{8} << 20;
   std::atomic<uint64_t> total{0};
   const Benchmark reading{.run = [&](const Device& all) {
     const auto* words = reinterpret_cast<const uint64_t*>(arena.next(kBytes));

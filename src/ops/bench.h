@@ -50,7 +50,7 @@ struct BenchTime {
 };
 BenchTime time_benchmark(const Benchmark& benchmark, const Device& device);
 
-// Bytes a second that all threads together read from the arena when they only add them up, 16 MiB a call.
+// Bytes a second that all threads together read from the arena when they only add them up, 8 MiB a call.
 double read_bandwidth(const Device& device, BenchArena& arena);
 
 }  // namespace gannet::ops
