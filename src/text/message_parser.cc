@@ -11,6 +11,9 @@
 namespace gannet::text {
 namespace {
 
+// How a tag begins in text mode; at the end of the stream a part of it may be all there is.
+constexpr std::string_view kSpelledTagStart = "<｜DSML｜";
+
 // The two newlines that the format puts before a block of calls.
 constexpr size_t kSeparatorLength = 2;
 
@@ -121,7 +124,9 @@ struct MessageParser::Impl {
     if (block.match == Match::yes) {
       const size_t inside = skip_space(text, block.length);
       if (inside - block.length > kMostTagSpace) return Opening::none;
-      const Match call = inside == text.size() ? Match::more : match_invoke_word(text.substr(inside)).match;
+      const std::string_view rest = text.substr(inside);
+      const bool is_cut = rest.empty() || (at_end && kSpelledTagStart.starts_with(rest));
+      const Match call = is_cut ? Match::more : match_invoke_word(rest).match;
       if (call == Match::yes) return Opening::block;
       if (call == Match::no) return Opening::none;
       return unfinished;
