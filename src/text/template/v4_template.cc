@@ -92,10 +92,21 @@ void write_assistant(PromptWriter& out, const Message& message, bool keeps_reaso
   if (!message.prefix) out.control(control::kEnd);
 }
 
-// Empty user messages leave nothing behind.
+// Of several user messages in a row the empty ones leave nothing behind.
 void write_user(PromptWriter& out, Turn turn) {
-  std::erase_if(turn.messages,
-                [](const Message* message) { return message->role == Role::user && message->content.empty(); });
+  auto& messages = turn.messages;
+  const auto is_empty_user = [](const Message* message) {
+    return message->role == Role::user && message->content.empty();
+  };
+  for (size_t index = 0; index < messages.size();) {
+    const bool follows_user = index > 0 && messages[index - 1]->role == Role::user;
+    const bool precedes_user = index + 1 < messages.size() && messages[index + 1]->role == Role::user;
+    if (is_empty_user(messages[index]) && (follows_user || precedes_user)) {
+      messages.erase(messages.begin() + static_cast<ptrdiff_t>(index));
+    } else {
+      ++index;
+    }
+  }
   out.control(control::kUser);
   write_user_turn(out, turn);
 }
