@@ -25,10 +25,15 @@ struct Avx2 {
     asm("" : "+x"(v));
     return v;
   }
+  // Neighbours, then pairs of neighbours, then the two halves: the order of store_sums.
   static float sum(Vector v) {
-    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+    const __m256 pairs = _mm256_hadd_ps(v, v);
+    const __m256 fours = _mm256_hadd_ps(pairs, pairs);
+    return _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(fours), _mm256_extractf128_ps(fours, 1)));
+  }
+  // The sums of four vectors, times `factor`.
+  static void store_sums(float* y, const Vector* v, float factor, bool round) {
+    store_fours(y, _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3])), factor, round);
   }
   static void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 

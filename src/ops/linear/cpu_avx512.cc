@@ -25,7 +25,20 @@ struct Avx512 {
     asm("" : "+v"(v));
     return v;
   }
-  static float sum(Vector v) { return _mm512_reduce_add_ps(v); }
+  // Lanes 8 apart, then neighbours, then pairs of neighbours, then the two halves: the order of store_sums.
+  static float sum(Vector v) {
+    const __m256 eight = fold(v);
+    const __m256 pairs = _mm256_hadd_ps(eight, eight);
+    const __m256 fours = _mm256_hadd_ps(pairs, pairs);
+    return _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(fours), _mm256_extractf128_ps(fours, 1)));
+  }
+  static __m256 fold(Vector v) { return _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)); }
+  // The sums of four vectors, times `factor`.
+  static void store_sums(float* y, const Vector* v, float factor, bool round) {
+    const __m256 pairs_01 = _mm256_hadd_ps(fold(v[0]), fold(v[1]));
+    const __m256 pairs_23 = _mm256_hadd_ps(fold(v[2]), fold(v[3]));
+    store_fours(y, _mm256_hadd_ps(pairs_01, pairs_23), factor, round);
+  }
   static void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
   static void decode_scales(const uint8_t* codes, int64_t count, float* scales) {

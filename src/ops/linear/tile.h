@@ -1,5 +1,7 @@
 #pragma once
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -28,6 +30,24 @@ constexpr int64_t kBlock = 32;      // columns (and FP8 rows) that share a scale
 constexpr int64_t kTileCols = 512;  // columns decoded at a time: 16 scales, one vector
 constexpr int64_t kTileScales = kTileCols / kBlock;
 constexpr int64_t kPanelRows = 64;  // rows that share one decoded panel; their inputs stay in L2
+
+// As round_to_bf16 in base/number_formats.h.
+__m128 round_to_bf16(__m128 value) {
+  const __m128i bits = _mm_castps_si128(value);
+  const __m128i odd = _mm_and_si128(_mm_srli_epi32(bits, 16), _mm_set1_epi32(1));
+  const __m128i nearest = _mm_add_epi32(_mm_add_epi32(bits, _mm_set1_epi32(0x7fff)), odd);
+  const __m128i nan = _mm_castps_si128(_mm_cmpunord_ps(value, value));
+  const __m128i quiet = _mm_or_si128(bits, _mm_set1_epi32(0x400000));
+  const __m128i chosen = _mm_blendv_epi8(nearest, quiet, nan);
+  return _mm_castsi128_ps(_mm_and_si128(chosen, _mm_set1_epi32(static_cast<int>(0xffff0000U))));
+}
+
+// Four sums whose halves are in the two lanes.
+void store_fours(float* y, __m256 halves, float factor, bool round) {
+  const __m128 sums = _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
+  const __m128 values = _mm_mul_ps(sums, _mm_set1_ps(factor));
+  _mm_storeu_ps(y, round ? round_to_bf16(values) : values);
+}
 
 template <WeightFormat format>
 constexpr int64_t bytes_of(int64_t cols) {
@@ -106,9 +126,21 @@ class Multiplier {
     return pass * ((kPrefetch + pass - 1) / pass);
   }
 
-  void store(int64_t row, int64_t output, Vector sum) const {
-    const float value = Simd::sum(sum) * (format == WeightFormat::fp8 ? Simd::kFp8Factor : 1.0F);
-    range_.y[row * range_.y_stride + output] = range_.round ? round_to_bf16(value) : value;
+  // Finishes `count` (at most `most`) outputs of a row.
+  template <int most>
+  void store(int64_t row, int64_t output, const Vector (&sums)[most], int64_t count = most) const {
+    constexpr float kFactor = format == WeightFormat::fp8 ? Simd::kFp8Factor : 1.0F;
+    float* y = range_.y + row * range_.y_stride + output;
+    GANNET_UNROLL
+    for (int n = 0; n + 4 <= most; n += 4) {
+      if (n + 4 <= count) Simd::store_sums(y + n, &sums[n], kFactor, range_.round);
+    }
+    GANNET_UNROLL
+    for (int n = 0; n < most; ++n) {
+      if (n < count - count % 4 || n >= count) continue;
+      const float value = Simd::sum(sums[n]) * kFactor;
+      y[n] = range_.round ? gannet::round_to_bf16(value) : value;
+    }
   }
 
   // ---- few rows: each weight is decoded in registers and used at once ----
@@ -155,10 +187,7 @@ class Multiplier {
       }
     }
     GANNET_UNROLL
-    for (int r = 0; r < rows; ++r) {
-      GANNET_UNROLL
-      for (int n = 0; n < outputs; ++n) store(r, first + n, sums[r][n]);
-    }
+    for (int r = 0; r < rows; ++r) store<outputs>(r, first, sums[r]);
   }
 
   // Adds one chunk of output n to the sums of all rows.
@@ -253,11 +282,12 @@ class Multiplier {
     }
     GANNET_UNROLL
     for (int r = 0; r < rows; ++r) {
-      GANNET_UNROLL
-      for (int n = 0; n < kOutputs; ++n) Simd::store(panel.sums[row + r][n], sums[r][n]);
-      if (end < cols_) continue;
-      GANNET_UNROLL
-      for (int n = 0; n < outputs; ++n) store(first_row + row + r, first + n, sums[r][n]);
+      if (end < cols_) {
+        GANNET_UNROLL
+        for (int n = 0; n < kOutputs; ++n) Simd::store(panel.sums[row + r][n], sums[r][n]);
+      } else {
+        store<kOutputs>(first_row + row + r, first, sums[r], outputs);
+      }
     }
   }
 
