@@ -54,7 +54,7 @@ struct InsertGlobalParams {
   const uint16_t* index_norm = nullptr;  // bf16 [index_dim]
   float norm_eps = 0;
   const std::vector<float>* frequencies = nullptr;  // table C
-  Activations activations = Activations::bf16;      // bf16: the latent is rounded, since keys are projected from it
+  Activations activations = Activations::bf16;      // bf16: keys are projected from the rounded latent
 };
 
 void insert_global(const Device& device, const InsertGlobalParams& params);

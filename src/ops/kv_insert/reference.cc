@@ -80,6 +80,7 @@ void insert_groups(const InsertGlobalParams& p, const Project& project, const Fo
   int64_t most = 0;
   for (int64_t i = 0; i < p.sequence_count; ++i) most += p.sequences[i].rows / p.ratio + 1;
   float* latents = scratch<struct LatentTag>(most * p.head_dim);
+  float* operands = scratch<struct OperandTag>(most * p.head_dim);  // the latents as the key projection takes them
   float* keys = scratch<struct KeyTag>(most * p.index_dim);
   std::vector<Group> groups;
   groups.reserve(most);
@@ -89,10 +90,11 @@ void insert_groups(const InsertGlobalParams& p, const Project& project, const Fo
   for_each(count, [&](int64_t begin, int64_t end) {
     for (int64_t g = begin; g < end; ++g) {
       float* latent = latents + g * p.head_dim;
-      rms_norm_row(latent, latent, p.head_dim, p.norm, p.norm_eps, p.activations);
+      rms_norm_row(latent, latent, p.head_dim, p.norm, p.norm_eps, Activations::fp32);
+      for (int64_t c = 0; c < p.head_dim; ++c) operands[g * p.head_dim + c] = rounded(latent[c], p.activations);
     }
   });
-  project(LinearParams{.x = latents,
+  project(LinearParams{.x = operands,
                        .x_stride = p.head_dim,
                        .rows = count,
                        .weight = p.index_key,

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 
 #include "base/quantize.h"
@@ -290,13 +291,12 @@ std::vector<double> latent_in_double(const Source& source, int64_t j) {
       latent[c] = latent[c] * weight + static_cast<double>(source.a[second]) * (1 - weight);
     }
   }
-  latent = rms_norm_in_double(latent, source.norm, 1e-20);
-  round_all_to_bf16(latent);
-  return latent;
+  return rms_norm_in_double(latent, source.norm, 1e-20);
 }
 
 std::vector<double> key_in_double(const Source& source, int64_t j) {
-  const auto latent = latent_in_double(source, j);
+  auto latent = latent_in_double(source, j);
+  round_all_to_bf16(latent);
   std::vector<double> key(source.index_dim);
   for (int64_t i = 0; i < source.index_dim; ++i) {
     for (int64_t c = 0; c < source.head_dim; ++c) {
@@ -345,6 +345,31 @@ TEST(InsertGlobal, PositionIsThatOfTheGroupsFirstToken) {
       EXPECT_EQ(signs_of_last_pair(decode_q4mx(source.key(j), 32)), turned[j * ratio % 4]);
     }
   }
+}
+
+// A latent of ones whose last pair is turned at position 1 so that its first channel becomes `first`.
+Source turned_ones(double first) {
+  Source source(1, 32, 32, 2);
+  source.frequencies = {static_cast<float>(std::acos(first / std::numbers::sqrt2) - std::numbers::pi / 4)};
+  std::fill(source.a.begin(), source.a.end(), 1.0F);
+  for (int64_t i = 0; i < 32; ++i) source.index_key[i * 32 + i] = 1;
+  return source;
+}
+
+// The rotated value lies just above a tie of the format behind it; rounded to bf16 first, it lies on the tie and goes
+// down to the even code.
+TEST(InsertGlobal, RotatedChannelsAreRoundedBeforeTheirFormat) {
+  Source entry_tie = turned_ones(2.5 * 0.21875 + 0.0005);  // the scale of a group with amax 1.304
+  entry_tie.insert(0, 2);
+  EXPECT_EQ(decode_q4nv(entry_tie.entry(1), 32)[30], 2 * 0.21875F);
+  entry_tie.insert(0, 2, Activations::fp32);
+  EXPECT_EQ(decode_q4nv(entry_tie.entry(1), 32)[30], 3 * 0.21875F);
+
+  Source key_tie = turned_ones(2.5 * 0.25 + 0.0005);
+  key_tie.insert(0, 2);
+  EXPECT_EQ(decode_q4mx(key_tie.key(1), 32)[30], 2 * 0.25F);
+  key_tie.insert(0, 2, Activations::fp32);
+  EXPECT_EQ(decode_q4mx(key_tie.key(1), 32)[30], 3 * 0.25F);
 }
 
 TEST(InsertGlobal, EqualGatesPoolToTheMeanAndAFarGateTakesAll) {
