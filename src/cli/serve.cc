@@ -51,7 +51,8 @@ std::string bytes_text(double bytes) {
   return unit == 0 ? fmt::format("{:.0f} bytes", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
 }
 
-void print_plan(const server::ModelFacts& facts, const EngineOptions& engine, const std::vector<std::string>& names) {
+void print_plan(const server::ModelFacts& facts, const EngineOptions& engine, const std::vector<std::string>& names,
+                const std::string& thinking) {
   const Config& config = facts.config;
   const int64_t context = engine.max_model_len > 0 ? engine.max_model_len : config.max_position_embeddings;
   const int threads = engine.threads > 0 ? engine.threads : usable_processors();
@@ -66,6 +67,7 @@ void print_plan(const server::ModelFacts& facts, const EngineOptions& engine, co
   fmt::print(stderr, "  context     {} tokens, prompt and answer together; bounded replay {}\n", context,
              engine.swa_bounded_replay ? "on" : "off");
   fmt::print(stderr, "  processor   {} threads, {}\n", threads, name_of(detect_simd()));
+  fmt::print(stderr, "  thinking    {} unless a request says otherwise\n", thinking);
 }
 
 text::ConversionOptions conversion_options(const ServeOptions& options) {
@@ -117,7 +119,7 @@ Status serve(const ServeOptions& options) {
   server::ServedModel model;
   server::ApiServer api(options.api_key.value_or(""));
   GANNET_TRY(const auto http, listen(options, api));
-  print_plan(facts, engine, names);
+  print_plan(facts, engine, names, options.default_thinking);
 
   std::atomic<bool> loading = true;
   const auto on_signal = [&api, &loading](int count) {
@@ -139,7 +141,6 @@ Status serve(const ServeOptions& options) {
   api.start_serving(model);
   loading = false;
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-  fmt::print(stderr, "  thinking    {} unless a request says otherwise\n", options.default_thinking);
   fmt::print(stderr, "ready after {:.1f} s at {}/v1\n", time.count(), http->url());
   running.wait();
   spdlog::info("stopped");

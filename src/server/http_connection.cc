@@ -151,6 +151,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer buffer_;
 
   bool idle_ = false;      // between two requests
+  bool served_ = false;    // had at least one request
   bool gone_ = false;      // the client closed its side
   bool aborted_ = false;   // we cut it off
   bool broken_ = false;    // an answer could not be written whole
@@ -203,6 +204,7 @@ awaitable<bool> Connection::serve_one() {
   keep_alive_ = parser.get().keep_alive();
   http11_ = parser.get().version() >= 11;
   head_only_ = parser.get().method() == http::verb::head;
+  served_ = true;
   HttpRequest request = take_request(parser.get());
   Reply reply = co_await handle(std::move(request));
   co_await send(reply);
@@ -214,9 +216,10 @@ awaitable<bool> Connection::serve_one() {
 
 awaitable<bool> Connection::wait_for_request() {
   if (buffer_.size() > 0) co_return true;
-  if (context_.draining) co_return false;
+  // While the server drains, a new connection may still ask once, for instance whether the server is ready.
+  if (context_.draining && served_) co_return false;
   idle_ = true;
-  arm_deadline(context_.options.idle_timeout);
+  arm_deadline(context_.draining ? context_.options.linger_timeout : context_.options.idle_timeout);
   const auto result = co_await socket_.async_read_some(buffer_.prepare(kReadPiece), kAwait);
   disarm_deadline();
   idle_ = false;

@@ -130,8 +130,6 @@ void HttpServer::Impl::for_all(void (*action)(Connection&)) {
 void HttpServer::Impl::drain(std::chrono::milliseconds deadline) {
   if (context.draining) return;
   context.draining = true;
-  error_code ignored;
-  acceptor.close(ignored);
   context.on_last_closed = [this] { io.stop(); };
   if (context.connections.empty()) {
     io.stop();

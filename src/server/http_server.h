@@ -48,8 +48,9 @@ class HttpServer {
 
   // Serves on the calling thread until drained or stopped.
   void run();
-  // Accepts nothing more, closes idle connections, lets the others finish their request and cuts off those that have
-  // not by `deadline`; then run() returns. Callable from any thread.
+  // Closes idle connections, lets the others finish their request and cuts off those that have not by `deadline`; then
+  // run() returns. Until then new connections are answered, one request each, so that the handler can say that the
+  // server is going. Callable from any thread.
   void drain(std::chrono::milliseconds deadline);
   // Cuts off everything; run() returns. Callable from any thread.
   void stop();

@@ -423,7 +423,10 @@ TEST_F(HttpServerTest, DrainsAndEnds) {
 
   server_->drain(std::chrono::seconds(kPatienceSeconds));
   EXPECT_TRUE(idle.at_end());
-  EXPECT_FALSE(connect().connected());
+  auto late = connect();
+  EXPECT_EQ(late.request("GET", "/echo").header("connection"), "close");
+  EXPECT_TRUE(late.at_end());
+  late.close();
   feed_.push("the end", true);
   EXPECT_EQ(busy.read_chunk(), "the end");
   EXPECT_EQ(busy.read_chunk(), "");
