@@ -2,13 +2,19 @@
 #
 # One static library for the folder src/NAME, from every .cc below it, and one test program from every test.cc and
 # *_test.cc. Files named *avx2.cc and *avx512.cc are compiled for that instruction set and must only be called after a
-# run-time check; bench.cc files belong to the library (they register benchmarks for `gannet bench`).
+# run-time check; bench.cc files belong to the library (they register benchmarks for `gannet bench`). With CUDA the .cu
+# files are compiled too; without it *_absent.cc files stand in for them.
 function(gannet_layer name)
   cmake_parse_arguments(arg "" "" "DEPENDS;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "(/|_)test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "(/|_)test\\.cc$")
+  if(GANNET_WITH_CUDA)
+    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cu)
+    list(APPEND sources ${cuda_sources})
+    list(FILTER sources EXCLUDE REGEX "_absent\\.cc$")
+  endif()
 
   list(TRANSFORM arg_DEPENDS PREPEND gannet_)
   add_library(gannet_${name} STATIC ${sources})
@@ -31,6 +37,6 @@ function(gannet_layer name)
     target_link_libraries(${name}_test PRIVATE gannet_${name} gannet_options GTest::gtest_main GTest::gmock)
     target_compile_definitions(${name}_test PRIVATE GANNET_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
                                                     GANNET_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-    gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 60)
+    add_test(NAME ${name} COMMAND ${name}_test)
   endif()
 endfunction()

@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/cuda.h"
 #include "base/device.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -12,12 +13,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-#ifdef GANNET_WITH_CUDA
-constexpr bool kWithCuda = true;
-#else
-constexpr bool kWithCuda = false;
-#endif
-
 std::string compiler() {
 #if defined(__clang__)
   return fmt::format("clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
@@ -26,26 +21,29 @@ std::string compiler() {
 #endif
 }
 
-std::string version_json(const std::vector<std::string>& simd) {
-  const ordered_json result = {{"version", kVersion},
-                               {"compiler", compiler()},
-                               {"simd", {{"built_in", simd}, {"usable_here", name_of(detect_simd())}}},
-                               {"cuda", {{"built_in", kWithCuda}}}};
+std::string version_json(const std::vector<std::string>& simd, const CudaSupport& cuda) {
+  const ordered_json result = {
+      {"version", kVersion},
+      {"compiler", compiler()},
+      {"simd", {{"built_in", simd}, {"usable_here", name_of(detect_simd())}}},
+      {"cuda", {{"built_in", cuda.built_in}, {"usable_here", cuda.usable}, {"obstacle", cuda.obstacle}}}};
   return result.dump(2) + "\n";
 }
 
-std::string version_text(const std::vector<std::string>& simd) {
+std::string version_text(const std::vector<std::string>& simd, const CudaSupport& cuda) {
   return fmt::format(
       "gannet {}\n"
       "compiler  {}\n"
       "SIMD      built in: {}; best that this machine has: {}\n"
-      "CUDA      {}\n",
-      kVersion, compiler(), fmt::join(simd, ", "), name_of(detect_simd()), kWithCuda ? "built in" : "not built in");
+      "CUDA      {}; {}\n",
+      kVersion, compiler(), fmt::join(simd, ", "), name_of(detect_simd()), cuda.built_in ? "built in" : "not built in",
+      cuda.usable.empty() ? "not usable here: " + cuda.obstacle : cuda.usable);
 }
 
 Status print_version(bool json) {
   const std::vector<std::string> simd = {name_of(Simd::avx2), name_of(Simd::avx512)};
-  return write_output(json ? version_json(simd) : version_text(simd));
+  const CudaSupport cuda = cuda_support();
+  return write_output(json ? version_json(simd, cuda) : version_text(simd, cuda));
 }
 
 }  // namespace

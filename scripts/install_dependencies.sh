@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Installs the packages that Gannet is built and tested with, when some are missing: Debian 12 and Ubuntu 24.04. On other
+# systems it prints the list and stops only if the compiler or a library is really not there. Quiet when all is there.
+set -euo pipefail
+
+packages=(g++ cmake ninja-build ccache make pkg-config curl ca-certificates python3-venv
+  libssl-dev libsimdjson-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libcli11-dev libexpected-dev libicu-dev
+  libzstd-dev libgtest-dev libgmock-dev)
+
+system=unknown
+if [ -r /etc/os-release ]; then
+  system=$(. /etc/os-release && echo "${ID:-unknown}-${VERSION_ID:-}")
+fi
+case $system in
+  debian-12) packages+=(libboost1.81-dev) ;;
+  ubuntu-24.04) packages+=(libboost1.83-dev) ;;
+  *)
+    if command -v cmake >/dev/null && command -v ninja >/dev/null && command -v g++ >/dev/null; then
+      echo "gannet: $system is not a system whose packages are known here; going on with what is installed." >&2
+      exit 0
+    fi
+    echo "gannet: $system is not a system whose packages are known here. Please install the equivalents of these" >&2
+    echo "Debian 12 packages, then run make again: ${packages[*]} libboost1.81-dev" >&2
+    exit 2
+    ;;
+esac
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "gannet: these packages are missing and need root to install: ${missing[*]}" >&2
+    exit 2
+  fi
+  as_root=(sudo)
+fi
+echo "gannet: installing ${#missing[@]} packages: ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
