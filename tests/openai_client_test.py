@@ -6,22 +6,16 @@ usage: openai_client_test.py [--gannet build/gannet] [--model nano] [unittest ar
 Works with any checkpoint: it judges the protocol, not what the model says.
 """
 
-import argparse
 import json
-import pathlib
-import re
-import signal
-import subprocess
 import sys
 import time
 import unittest
 import urllib.request
 
 import openai
+from gannet_process import PATIENCE, Server, parse_arguments, run_tests
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEY = "test-key"
-PATIENCE = 120  # seconds
 HI = [{"role": "user", "content": "Say hello."}]
 NO_THINKING = {"thinking": {"type": "disabled"}}
 THINKING = {"thinking": {"type": "enabled"}}
@@ -39,28 +33,6 @@ TOOLS = [
         },
     }
 ]
-
-
-class Server:
-    """`gannet serve` on a free port, until stop()."""
-
-    def __init__(self, gannet, model):
-        command = [gannet, "serve", model, "--port", "0", "--api-key", KEY, "--served-model-name", "m", "alias"]
-        command += ["--log-level", "warning"]  # nobody reads its log while it runs
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self.lines = []
-        for line in self.process.stderr:
-            self.lines.append(line)
-            ready = re.match(r"ready after .* at (http://\S+)/v1$", line.strip())
-            if ready:
-                self.url = ready.group(1)
-                return
-        raise RuntimeError("the server did not become ready:\n" + "".join(self.lines))
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        _, rest = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, rest
 
 
 class OpenAIClientTest(unittest.TestCase):
@@ -256,20 +228,14 @@ class OpenAIClientTest(unittest.TestCase):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gannet", default=str(ROOT / "build" / "gannet"))
-    parser.add_argument("--model", default="nano")
-    options, rest = parser.parse_known_args()
-
-    server = OpenAIClientTest.server = Server(options.gannet, options.model)
-    outcome = unittest.main(argv=[sys.argv[0], *rest], exit=False, verbosity=2).result
+    options, argv = parse_arguments(__doc__)
+    server = Server(options.gannet, options.model, "--api-key", KEY, "--served-model-name", "m", "alias")
+    OpenAIClientTest.server = server
+    failed = run_tests(f"openai client {openai.__version__}", argv)
     status, log = server.stop()
-    failed = len(outcome.failures) + len(outcome.errors)
     if status != 0:
         print(f"the server ended with status {status}:\n{log}", file=sys.stderr)
-        failed += 1
-    print(f"openai client {openai.__version__}: {outcome.testsRun - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    return 1 if failed or status != 0 else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,52 @@
+"""What the tests of the whole program share: where it is, how to start it, how to report."""
+
+import argparse
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PATIENCE = 120  # seconds
+
+
+def parse_arguments(doc):
+    """--gannet and --model; the rest is for unittest."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gannet", default=str(ROOT / "build" / "gannet"))
+    parser.add_argument("--model", default="nano")
+    options, rest = parser.parse_known_args()
+    return options, [sys.argv[0], *rest]
+
+
+def run_tests(name, argv):
+    """Runs the tests of the calling script; returns how many failed."""
+    outcome = unittest.main(argv=argv, exit=False, verbosity=2).result
+    failed = len(outcome.failures) + len(outcome.errors) + len(outcome.unexpectedSuccesses)
+    print(f"{name}: {outcome.testsRun - failed} passed, {failed} failed")
+    return failed
+
+
+class Server:
+    """`gannet serve` on a free port, until stop()."""
+
+    def __init__(self, gannet, model, *arguments):
+        command = [gannet, "serve", model, "--port", "0", *arguments]
+        command += ["--log-level", "warning"]  # nobody reads its log while it runs
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        lines = []
+        for line in self.process.stderr:
+            lines.append(line)
+            ready = re.match(r"ready after .* at (http://\S+)/v1$", line.strip())
+            if ready:
+                self.url = ready.group(1)
+                return
+        raise RuntimeError("the server did not become ready:\n" + "".join(lines))
+
+    def stop(self, signal_number=signal.SIGTERM):
+        """Exit status, and what it wrote since it was ready."""
+        self.process.send_signal(signal_number)
+        _, rest = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, rest
