@@ -4,38 +4,48 @@
 #include <utility>
 
 namespace gannet::text {
+namespace {
+
+// The longest prefix of `text` that ends what has matched so far, `length` bytes, followed by `byte`.
+size_t advance(std::string_view text, const std::vector<size_t>& fallback, size_t length, char byte) {
+  while (length > 0 && text[length] != byte) length = fallback[length];
+  return text[length] == byte ? length + 1 : 0;
+}
+
+}  // namespace
+
+StopMatcher::StopMatcher(const std::vector<std::string>& stops) {
+  for (const std::string& text : stops) {
+    Stop stop{text, std::vector<size_t>(text.size() + 1, 0), 0};
+    for (size_t end = 1; end < text.size(); ++end) {
+      stop.fallback[end + 1] = advance(text, stop.fallback, stop.fallback[end], text[end]);
+    }
+    stops_.push_back(std::move(stop));
+  }
+}
 
 std::string StopMatcher::push(std::string_view text) {
   if (matched_) return {};
-  if (stops_.empty()) return std::string(text);
-  pending_ += text;
-  size_t first_end = pending_.npos;
-  for (const std::string& stop : stops_) {
-    const size_t start = pending_.find(stop);
-    if (start == pending_.npos || start + stop.size() >= first_end) continue;
-    first_end = start + stop.size();
-    matched_ = stop;
+  for (const char byte : text) {
+    pending_ += byte;
+    for (Stop& stop : stops_) {
+      stop.length = advance(stop.text, stop.fallback, stop.length, byte);
+      if (stop.length < stop.text.size()) continue;
+      matched_ = stop.text;
+      pending_.resize(pending_.size() - stop.length);
+      return std::exchange(pending_, {});
+    }
   }
-  const size_t certain = matched_ ? first_end - matched_->size() : pending_.size() - open_length();
-  std::string out = pending_.substr(0, certain);
-  pending_.erase(0, matched_ ? pending_.size() : certain);
-  return out;
+  size_t open = 0;
+  for (const Stop& stop : stops_) open = std::max(open, stop.length);
+  std::string certain = pending_.substr(0, pending_.size() - open);
+  pending_.erase(0, certain.size());
+  return certain;
 }
 
 std::string StopMatcher::finish() {
+  for (Stop& stop : stops_) stop.length = 0;
   return std::exchange(pending_, {});
-}
-
-size_t StopMatcher::open_length() const {
-  size_t longest = 0;
-  for (const std::string& stop : stops_) {
-    for (size_t length = std::min(stop.size() - 1, pending_.size()); length > longest; --length) {
-      if (!std::string_view(pending_).ends_with(std::string_view(stop).substr(0, length))) continue;
-      longest = length;
-      break;
-    }
-  }
-  return longest;
 }
 
 }  // namespace gannet::text

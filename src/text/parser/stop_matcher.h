@@ -9,10 +9,10 @@
 namespace gannet::text {
 
 // Finds the stop string that ends first in text that comes in pieces; of several that end at the same place the one
-// listed first.
+// listed first. Linear in the text (Knuth, Morris, Pratt), whatever the strings are.
 class StopMatcher {
  public:
-  explicit StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+  explicit StopMatcher(const std::vector<std::string>& stops);
 
   // Text that is certain to come before any stop string; after a match nothing more.
   std::string push(std::string_view text);
@@ -21,10 +21,13 @@ class StopMatcher {
   const std::optional<std::string>& matched() const { return matched_; }
 
  private:
-  // Length of the longest end of the pending text that begins a stop string.
-  size_t open_length() const;
+  struct Stop {
+    std::string text;
+    std::vector<size_t> fallback;  // [length]: longest proper prefix of the first `length` bytes that also ends them
+    size_t length = 0;             // how much of it the text so far ends with
+  };
 
-  std::vector<std::string> stops_;
+  std::vector<Stop> stops_;
   std::string pending_;
   std::optional<std::string> matched_;
 };

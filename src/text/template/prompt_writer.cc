@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_map>
 #include <utility>
 
 #include "text/template/control_tokens.h"
@@ -9,22 +10,18 @@
 namespace gannet::text {
 namespace {
 
-// Position of `call_id` among the calls; unknown ids count as the first (spec: text, section 1.3 C).
-size_t call_index(const Message& assistant, const std::string& call_id) {
-  for (size_t index = 0; index < assistant.tool_calls.size(); ++index) {
-    if (assistant.tool_calls[index].id == call_id) return index;
-  }
-  return 0;
-}
-
+// Unknown ids count as the first call (spec: text, section 1.3 C).
 void sort_tool_results(Turn& turn, const Message& assistant) {
+  std::unordered_map<std::string_view, size_t> call_index;
+  for (const ToolCall& call : assistant.tool_calls) call_index.try_emplace(call.id, call_index.size());
   std::vector<size_t> places;
   std::vector<std::pair<size_t, const Message*>> results;
   for (size_t place = 0; place < turn.messages.size(); ++place) {
     const Message* message = turn.messages[place];
     if (message->role != Role::tool || !message->tool_call_id) continue;
+    const auto known = call_index.find(*message->tool_call_id);
     places.push_back(place);
-    results.emplace_back(call_index(assistant, *message->tool_call_id), message);
+    results.emplace_back(known == call_index.end() ? 0 : known->second, message);
   }
   std::stable_sort(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (size_t next = 0; next < places.size(); ++next) turn.messages[places[next]] = results[next].second;
