@@ -1,5 +1,5 @@
 # Decides whether the CUDA code is built: GANNET_CUDA=AUTO takes a CUDA 13 toolkit when there is one.
-# CMake 3.25 does not know CUDA's C++20 mode, hence the flag by hand.
+# CMake 3.25 does not know the flag of CUDA's C++20 mode.
 
 set(GANNET_WITH_CUDA OFF)
 if(NOT GANNET_CUDA STREQUAL "OFF")
@@ -18,7 +18,10 @@ if(NOT GANNET_CUDA STREQUAL "OFF")
     enable_language(CUDA)
     if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13.0)
       set(GANNET_WITH_CUDA ON)
-      set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -std=c++20")
+      if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+        set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+        set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+      endif()
     endif()
   endif()
   if(GANNET_CUDA STREQUAL "ON" AND NOT GANNET_WITH_CUDA)
