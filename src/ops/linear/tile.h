@@ -8,6 +8,7 @@
 
 #include "base/number_formats.h"
 #include "ops/linear/kernels.h"
+#include "ops/simd.h"
 
 // The loops of the fast linear, written once for all instruction sets. Each *avx*.cc file supplies `Simd` (a vector
 // type and its decoders) with internal linkage, so that nothing compiled for one instruction set can be linked into
@@ -15,13 +16,6 @@
 //
 // The order of an output's sum is the same in every path: lane l of one accumulator takes columns in rising order, then
 // the lanes are added as Simd::sum does. That makes a row's result independent of the rows beside it.
-
-// The accumulators are arrays, which become registers only when every loop over them is unrolled.
-#if defined(__clang__)
-#define GANNET_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define GANNET_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 namespace gannet::ops {
 namespace {
