@@ -68,7 +68,9 @@ TEST_P(ChatClientTest, StopsWhenItIsTold) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ChatClientTest, testing::Values(false, true),
-                         [](const testing::TestParamInfo<bool>& info) { return info.param ? "Remote" : "Local"; });
+                         [](const testing::TestParamInfo<bool>& backend) {
+                           return backend.param ? "Remote" : "Local";
+                         });
 
 }  // namespace
 }  // namespace gannet::server
