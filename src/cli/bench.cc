@@ -14,7 +14,7 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kArenaBytes = int64_t{1} << 30;
 // Work for which the reference is timed, too; it would take minutes for the rest.
-constexpr double kReferenceOperations = 2e8;
+constexpr double kReferenceOperations = 4e8;
 
 struct Options {
   bool json = false;

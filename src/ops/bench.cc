@@ -62,6 +62,7 @@ Benchmarks op_benchmarks(BenchArena& arena) {
   Benchmarks benchmarks;
   add_linear_benchmarks(arena, benchmarks);
   add_experts_benchmarks(arena, benchmarks);
+  add_attention_benchmarks(arena, benchmarks);
   return benchmarks;
 }
 

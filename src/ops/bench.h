@@ -38,6 +38,7 @@ using Benchmarks = std::vector<Benchmark>;
 
 void add_linear_benchmarks(BenchArena& arena, Benchmarks& benchmarks);
 void add_experts_benchmarks(BenchArena& arena, Benchmarks& benchmarks);
+void add_attention_benchmarks(BenchArena& arena, Benchmarks& benchmarks);
 
 // All of them. The arena must outlive them.
 Benchmarks op_benchmarks(BenchArena& arena);

@@ -69,8 +69,4 @@ void attention_reference(const AttentionParams& p, int64_t begin, int64_t end) {
   }
 }
 
-void attention(const Device& device, const AttentionParams& p) {
-  device.pool->parallel_for(p.rows, 1, [&](int64_t begin, int64_t end) { attention_reference(p, begin, end); });
-}
-
 }  // namespace gannet::ops

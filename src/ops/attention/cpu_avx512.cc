@@ -1,0 +1,7 @@
+#include "ops/attention/tile.h"
+
+namespace gannet::ops {
+
+const AttentionKernels kAttentionAvx512 = {.softmax = softmax, .combine = combine, .round_to_bf16 = round_all_to_bf16};
+
+}  // namespace gannet::ops
