@@ -109,8 +109,10 @@ Result<ToolCall> read_tool_call(const Json& value, const std::string& path) {
 }
 
 Status read_assistant(const Fields& fields, Message& message) {
-  const std::string_view reasoning = fields.has("reasoning_content") ? "reasoning_content" : "reasoning";
-  GANNET_TRY(message.reasoning, fields.text(reasoning));
+  GANNET_TRY(message.reasoning, fields.text("reasoning_content"));
+  // vLLM's name for it; other servers use the same name for other things.
+  const Json* alias = fields.get("reasoning");
+  if (!message.reasoning && alias != nullptr && alias->is_string()) message.reasoning = *alias->string();
   GANNET_TRY(message.prefix, fields.flag_or("prefix", false));
   GANNET_TRY(const auto* calls, fields.list("tool_calls"));
   for (size_t index = 0; calls != nullptr && index < calls->size(); ++index) {
