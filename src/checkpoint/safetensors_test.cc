@@ -176,7 +176,7 @@ TEST(Safetensors, RandomDamage) {
                                           named_tensor("0", {0}, std::span(ints).first(0))}));
   const auto good = text_of(directory / "f");
   std::mt19937 random(1);
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < 300; ++round) {
     auto bad = good;
     for (size_t i = 0; i <= random() % 3; ++i)
       bad[random() % bad.size()] = "0123456789[]{},:\"\xff\0aFI"[random() % 22];
