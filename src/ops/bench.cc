@@ -63,6 +63,8 @@ Benchmarks op_benchmarks(BenchArena& arena) {
   add_linear_benchmarks(arena, benchmarks);
   add_experts_benchmarks(arena, benchmarks);
   add_attention_benchmarks(arena, benchmarks);
+  add_index_scores_benchmarks(arena, benchmarks);
+  add_hyper_mix_benchmarks(arena, benchmarks);
   return benchmarks;
 }
 

@@ -39,6 +39,8 @@ using Benchmarks = std::vector<Benchmark>;
 void add_linear_benchmarks(BenchArena& arena, Benchmarks& benchmarks);
 void add_experts_benchmarks(BenchArena& arena, Benchmarks& benchmarks);
 void add_attention_benchmarks(BenchArena& arena, Benchmarks& benchmarks);
+void add_index_scores_benchmarks(BenchArena& arena, Benchmarks& benchmarks);
+void add_hyper_mix_benchmarks(BenchArena& arena, Benchmarks& benchmarks);
 
 // All of them. The arena must outlive them.
 Benchmarks op_benchmarks(BenchArena& arena);

@@ -66,8 +66,4 @@ void hyper_mix_reference(const HyperMixParams& p, int64_t begin, int64_t end) {
   }
 }
 
-void hyper_mix(const Device& device, const HyperMixParams& p) {
-  device.pool->parallel_for(p.rows, 1, [&](int64_t begin, int64_t end) { hyper_mix_reference(p, begin, end); });
-}
-
 }  // namespace gannet::ops

@@ -29,4 +29,7 @@ struct IndexScoresParams {
 void index_scores(const Device& device, const IndexScoresParams& params);
 void index_scores_reference(const IndexScoresParams& params, int64_t begin, int64_t end);
 
+// What comes before the dot products: rotates row r's queries and rounds them to Q4mx, in place.
+void index_rotate_and_round(const IndexScoresParams& params, int64_t r);
+
 }  // namespace gannet::ops

@@ -6,9 +6,8 @@
 #include "ops/rope/op.h"
 
 namespace gannet::ops {
-namespace {
 
-void rotate_and_round(const IndexScoresParams& p, int64_t r) {
+void index_rotate_and_round(const IndexScoresParams& p, int64_t r) {
   RopeAngle angle;
   angle.set(p.positions[r], *p.frequencies);
   const int64_t rotated = 2 * static_cast<int64_t>(p.frequencies->size());
@@ -19,12 +18,10 @@ void rotate_and_round(const IndexScoresParams& p, int64_t r) {
   }
 }
 
-}  // namespace
-
 void index_scores_reference(const IndexScoresParams& p, int64_t begin, int64_t end) {
   float* key = scratch<struct ScoreKeyTag>(p.dim);
   for (int64_t r = begin; r < end; ++r) {
-    rotate_and_round(p, r);
+    index_rotate_and_round(p, r);
     for (int64_t j = 0; j < p.visible[r]; ++j) {
       const int64_t entry = p.entries != nullptr ? p.entries[r * p.stride + j] : j;
       const auto* record = reinterpret_cast<const uint8_t*>(p.keys[r].at(entry));
@@ -37,10 +34,6 @@ void index_scores_reference(const IndexScoresParams& p, int64_t begin, int64_t e
       p.scores[r * p.stride + j] = score;
     }
   }
-}
-
-void index_scores(const Device& device, const IndexScoresParams& p) {
-  device.pool->parallel_for(p.rows, 1, [&](int64_t begin, int64_t end) { index_scores_reference(p, begin, end); });
 }
 
 }  // namespace gannet::ops

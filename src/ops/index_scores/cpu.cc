@@ -1,0 +1,89 @@
+#include <algorithm>
+
+#include "ops/index_scores/op.h"
+#include "ops/linear/kernels.h"
+#include "ops/math.h"
+#include "ops/record_decode/op.h"
+
+namespace gannet::ops {
+namespace {
+
+// Keys decoded at a time: they and their products with all heads stay in L2.
+constexpr int64_t kKeys = 64;
+
+class IndexScores {
+ public:
+  IndexScores(const Device& device, const IndexScoresParams& params)
+      : device_(device), p_(params), linear_(*linear_kernels(device.simd)), decode_(record_decoders(device.simd)) {}
+
+  void run() {
+    prepare_queries();
+    int64_t most = 0;
+    for (int64_t r = 0; r < p_.rows; ++r) most = std::max<int64_t>(most, p_.visible[r]);
+    const int64_t blocks = (most + kKeys - 1) / kKeys;
+    const int64_t grain = std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(1, kKeys * p_.heads * p_.dim));
+    device_.pool->parallel_for(p_.rows * blocks, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t item = begin; item < end; ++item) {
+        const int64_t r = item / blocks;
+        const int64_t first = item % blocks * kKeys;
+        const int64_t count = std::min<int64_t>(kKeys, p_.visible[r] - first);
+        if (count > 0) score_keys(r, first, count);
+      }
+    });
+  }
+
+ private:
+  // Multiply-adds that are worth a thread of their own: some ten microseconds.
+  static constexpr int64_t kWorthAThread = 512 * 1024;
+
+  // Rotates and rounds all queries, then puts them into the order of linear's kernels.
+  void prepare_queries() {
+    width_ = prepared_cols(p_.dim);
+    float* prepared = scratch<struct IndexQueriesTag>(p_.rows * p_.heads * width_);
+    x_ = scratch<struct IndexQueryRowsTag, const float*>(p_.rows * p_.heads);
+    device_.pool->parallel_for(p_.rows, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) index_rotate_and_round(p_, r);
+    });
+    prepare_rows(device_, linear_, p_.q, p_.dim, p_.rows * p_.heads, p_.dim, false, prepared);
+    for (int64_t i = 0; i < p_.rows * p_.heads; ++i) x_[i] = prepared + i * width_;
+  }
+
+  void score_keys(int64_t r, int64_t first, int64_t count) const {
+    float* keys = scratch<struct IndexKeysTag>(kKeys * p_.dim);
+    for (int64_t j = 0; j < count; ++j) {
+      const int64_t entry = p_.entries != nullptr ? p_.entries[r * p_.stride + first + j] : first + j;
+      decode_.q4mx(reinterpret_cast<const uint8_t*>(p_.keys[r].at(entry)), p_.dim, keys + j * p_.dim);
+    }
+    float* products = scratch<struct IndexProductsTag>(p_.heads * kKeys);
+    linear_.multiply({.weight = {.format = WeightFormat::f32, .rows = count, .cols = p_.dim, .data = keys},
+                      .count = count,
+                      .x = x_ + r * p_.heads,
+                      .rows = p_.heads,
+                      .y = products,
+                      .y_stride = kKeys});
+    float* scores = p_.scores + r * p_.stride + first;
+    std::fill_n(scores, count, 0.0F);
+    for (int64_t h = 0; h < p_.heads; ++h) {
+      const float weight = p_.weights[r * p_.heads + h];
+      for (int64_t j = 0; j < count; ++j) scores[j] += std::max(products[h * kKeys + j], 0.0F) * weight;
+    }
+  }
+
+  const Device& device_;
+  const IndexScoresParams& p_;
+  const LinearKernels& linear_;
+  const RecordDecoders& decode_;
+  int64_t width_ = 0;
+  const float** x_ = nullptr;  // [rows * heads] prepared queries
+};
+
+}  // namespace
+
+void index_scores(const Device& device, const IndexScoresParams& p) {
+  if (device.simd == Simd::none) {
+    return device.pool->parallel_for(p.rows, 1, [&](int64_t b, int64_t e) { index_scores_reference(p, b, e); });
+  }
+  IndexScores(device, p).run();
+}
+
+}  // namespace gannet::ops
