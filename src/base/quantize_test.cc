@@ -118,14 +118,15 @@ TEST(Q4nv, ScalesOfTheSpecification) {  // model 7.3: amax, scale, E4M3 byte
   }
 }
 
-// model 3.1: a division. At six times the middle of two scales it meets the tie exactly; a product with fp32(1/6) need
-// not.
+// model 3.1: a division. Beside six times the middle of two scales, a product with fp32(1/6) would go wrong.
 TEST(Q4nv, ScaleIsADivisionByTheLimit) {
   for (int code = 1; code < 0x7e; ++code) {
     const double middle = (oracle::e4m3_value(code) + oracle::e4m3_value(code + 1)) / 2;
     const auto amax = static_cast<float>(6 * middle);
     ASSERT_EQ(static_cast<double>(amax), 6 * middle);
+    EXPECT_EQ(scale_code(kQ4nv, std::nextafter(amax, 0.0F)), code) << amax;
     EXPECT_EQ(scale_code(kQ4nv, amax), code % 2 == 0 ? code : code + 1) << amax;
+    EXPECT_EQ(scale_code(kQ4nv, std::nextafter(amax, 1e9F)), code + 1) << amax;
   }
 }
 

@@ -356,6 +356,24 @@ TEST(Attention, MatchesTheFormulasInDouble) {
   on_each_device([&](const Device& device) { expect_close(run(problem, &device), expected, 1e-4, 1e-5); });
 }
 
+// The rotated query is 308 cos 1 = 166.41; rounded, it is 166 and the two keys score alike.
+TEST(Attention, RotatedQueryIsRounded) {
+  Keys keys(32, 2, 2, 0);
+  auto key = channels({1, 1});
+  key[30] = 1;
+  keys.set_window(0, key);
+  auto q = channels({0, -166});
+  q[30] = 308;
+  Problem problem{.keys = {keys},
+                  .rows = {{.position = 1, .q = q}},
+                  .sink = {-kInfinity},
+                  .frequencies = {1},
+                  .activations = Activations::bf16};
+  on_each_device([&](const Device& device) { EXPECT_EQ(run(problem, &device)[0], 0.5F); });
+  problem.activations = Activations::fp32;
+  EXPECT_GT(run(problem)[0], 0.51F);
+}
+
 TEST(Attention, Bf16ModeRoundsQueriesAndOutputs) {
   Problem problem = random_problem(8, 4);
   problem.activations = Activations::bf16;
