@@ -10,7 +10,7 @@ import tempfile
 
 import torch
 
-from . import attention, checkpoint, kernels, model, quant
+from . import attention, chains, checkpoint, kernels, quant
 from .config import NANO
 from .engram import bucket_primes
 from .kernels import visible_mask, window_mask
@@ -105,8 +105,8 @@ def check_gpu() -> None:
     c = tiny_config()
     results = []
     for plain in (True, False):
-        model.on_gpu = kernels.on_gpu = (lambda t: False) if plain else (lambda t: t.is_cuda)
-        model.COMPILE = not plain
+        chains.on_gpu = kernels.on_gpu = (lambda t: False) if plain else (lambda t: t.is_cuda)
+        chains.COMPILE = not plain
         params = Params(c, DEVICE, torch.bfloat16, seed=5)
         network = Model(params, list(range(c["vocab_size"])))
         for mode in (Mode(False, False, False), Mode(exact_ties=True)):

@@ -94,6 +94,7 @@ def held_out_sets(g: Generators) -> dict[str, tuple[int, Callable[[Source], Item
         "word problems, 1 to 4 steps": (1024, family("problem"), "test"),
         "passages": (1024, family("passage"), "test"),
         "facts about the user": (1024, family("about_me"), "test"),
+        "one call of a usual tool": (1024, toolcalls.single_call, "test"),
         "tools": (1024, family("tool"), "test"),
         "tools, new tools and wordings": (1024, family("tool"), "wording"),
         "JSON": (1024, family("json"), "test"),

@@ -273,20 +273,23 @@ class Tool:
         return {"name": self.name, "description": self.description, "parameters": parameters}
 
 
-def make_tools(src: Source, n: int) -> list[Tool]:
-    """n tools with different actions, named in one style (a real tool set is consistent)."""
+def make_tools(src: Source, n: int, usual_only: bool = False) -> list[Tool]:
+    """n tools with different actions, named in one style (a real tool set is consistent). usual_only: real-life tools
+    with the parameters that one expects."""
     known = [a for a in ACTIONS if held_out("action|" + a.split("|")[0], 0.12) == (src.split == "wording")]
+    if usual_only:
+        known = [a for a in known if a.split("|")[0] in NATURAL]
     style = src.pick([0, 0, 0, 1, 1, 2, 3, 4, 5])
     tools = []
     for action in src.sample(known if len(known) >= n else ACTIONS, n):
         head, *synonyms = action.split("|")
         verb, thing = head.split("/")
-        if src.chance(0.08):  # an object nobody has heard of
+        if not usual_only and src.chance(0.08):  # an object nobody has heard of
             head, thing, synonyms = "", syllable(src) + syllable(src), []
         name = styled(src, verb.split() + thing.split(), style)
         description = src.wording("tool-description", DESCRIPTIONS).format(V=W.capital(verb), v=verb, o=thing)
         parameters, used = [], set()
-        if head in NATURAL and src.chance(0.55):
+        if head in NATURAL and (usual_only or src.chance(0.55)):
             usual = [p for name in NATURAL[head].split() for p in PARAMETERS if p.keys[0] == name]
             chosen = usual[:src.number(1, len(usual))]
         else:
@@ -385,6 +388,19 @@ def request(src: Source, tools: list[Tool], parallel: bool) -> tuple[str, list[d
         if src.wants(key) if has_values else src.split == "train":
             return text, calls
     return None
+
+
+def single_call(src: Source) -> Item:
+    """One request to one of a few usual tools."""
+    tools = make_tools(src, src.number(1, 3), usual_only=True)
+    asked = request(src, tools, parallel=False)
+    if asked is None:
+        return single_call(src)
+    text, calls = asked
+    style = (src.chance(0.6), src.chance(0.2), src.chance(0.7))
+    item = Item("tool", [user(text), assistant("", call_reasoning(calls), calls)], tools=[t.schema(*style) for t in tools],
+                prompt_weight=0.05)
+    return dress(src, item, thinking=0.6, system=0.35)
 
 
 def session(src: Source, small_talk) -> Item:
