@@ -54,6 +54,9 @@ class OpenAIClientTest(unittest.TestCase):
         self.assertEqual([model.id for model in models.data], ["m", "alias"])
         self.assertEqual(models.data[0].object, "model")
         self.assertGreater(models.data[0].max_model_len, 0)
+        self.assertEqual(self.client.models.retrieve("alias").id, "alias")
+        with self.assertRaises(openai.NotFoundError):
+            self.client.models.retrieve("gpt-4")
 
     def test_chat(self):
         answer = self.chat(extra_body=NO_THINKING)
@@ -229,7 +232,7 @@ class OpenAIClientTest(unittest.TestCase):
 
 def main():
     options, argv = parse_arguments(__doc__)
-    server = Server(options.gannet, options.model, "--api-key", KEY, "--served-model-name", "m", "alias")
+    server = Server(options.gannet, options.model, "--api-key", KEY, "--served-model-name", "m", "--served-model-name", "alias")
     OpenAIClientTest.server = server
     failed = run_tests(f"openai client {openai.__version__}", argv)
     status, log = server.stop()

@@ -58,7 +58,8 @@ void Command::option(const std::string& name, std::optional<std::string>& target
 }
 
 void Command::option(const std::string& name, std::vector<std::string>& target, const std::string& help) {
-  app_->add_option(name, target, help);
+  // One value each time, so that a list never swallows the positional argument behind it.
+  app_->add_option(name, target, help)->allow_extra_args(false);
 }
 
 void Command::option(const std::string& name, int64_t& target, int64_t low, int64_t high, const std::string& help) {

@@ -155,8 +155,9 @@ void add_serve(Command& root) {
   command.positional("MODEL", options.model, "Checkpoint directory, or the name of one under models/");
   command.option("--host", options.host, "Address or name to listen on; 0.0.0.0 takes all");
   command.option("--port", options.port, 0, 65535, "Port to listen on; 0 takes any free one");
-  command.option("--served-model-name", options.served_model_names,
-                 "Names that requests may use; answers carry the first. Default: the last part of MODEL");
+  command.option(
+      "--served-model-name", options.served_model_names,
+      "Name that requests may use, given once or more; answers carry the first. Default: last part of MODEL");
   command.option("--api-key", options.api_key, "Refuse requests to /v1 without this key");
   command.choice("--default-thinking", options.default_thinking, {"on", "off"}, "When a request does not say");
   command.option("--default-effort", options.default_effort, 1, 100, "Reasoning effort when a request does not say");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -24,20 +25,43 @@ HttpResponse json_response(const OrderedJson& json) {
   return response;
 }
 
+OrderedJson model_json(const ServedModel& model, const std::string& name) {
+  OrderedJson entry;
+  entry["id"] = name;
+  entry["object"] = "model";
+  entry["created"] = model.created;
+  entry["owned_by"] = "gannet";
+  entry["max_model_len"] = model.engine->max_model_len();
+  return entry;
+}
+
 Reply list_models(const ServedModel& model, const HttpRequest&) {
   OrderedJson list;
   list["object"] = "list";
   list["data"] = OrderedJson::array();
-  for (const auto& name : model.names) {
-    OrderedJson entry;
-    entry["id"] = name;
-    entry["object"] = "model";
-    entry["created"] = model.created;
-    entry["owned_by"] = "gannet";
-    entry["max_model_len"] = model.engine->max_model_len();
-    list["data"].push_back(std::move(entry));
-  }
+  for (const auto& name : model.names) list["data"].push_back(model_json(model, name));
   return json_response(list);
+}
+
+// "%2F" and the like become the bytes they stand for; anything else stays.
+std::string percent_decoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const bool escape = text[i] == '%' && i + 2 < text.size() &&
+                        std::from_chars(text.data() + i + 1, text.data() + i + 3, byte, 16).ptr == text.data() + i + 3;
+    decoded += escape ? static_cast<char>(byte) : text[i];
+    if (escape) i += 2;
+  }
+  return decoded;
+}
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+Reply show_model(const ServedModel& model, const HttpRequest& request) {
+  const std::string name = percent_decoded(std::string_view(request.path).substr(kModelPrefix.size()));
+  if (const auto known = check_model(model, name); !known) return openai_error(known.error());
+  return json_response(model_json(model, name));
 }
 
 // Routes that ask the model; they need the API key.
@@ -51,6 +75,14 @@ constexpr std::array kModelRoutes = {
     ModelRoute{"POST", "/v1/completions", openai_completions},
     ModelRoute{"GET", "/v1/models", list_models},
 };
+constexpr ModelRoute kModelRoute = {"GET", kModelPrefix, show_model};  // the name follows
+
+const ModelRoute* find_route(std::string_view path) {
+  for (const auto& route : kModelRoutes) {
+    if (route.path == path) return &route;
+  }
+  return path.size() > kModelPrefix.size() && path.starts_with(kModelPrefix) ? &kModelRoute : nullptr;
+}
 
 // Routes about the server itself, open to everybody.
 constexpr std::array<std::string_view, 6> kOwnRoutes = {"/", "/health", "/live", "/ready", "/ping", "/version"};
@@ -141,10 +173,7 @@ Reply ApiServer::handle_model_route(const HttpRequest& request) const {
     error.message = "The API key is missing or wrong; send it as 'Authorization: Bearer KEY'.";
     return openai_error(error);
   }
-  const ModelRoute* route = nullptr;
-  for (const auto& candidate : kModelRoutes) {
-    if (candidate.path == request.path) route = &candidate;
-  }
+  const ModelRoute* route = find_route(request.path);
   if (route == nullptr) return openai_error(not_found(request));
   const bool allowed = route->method == "GET" ? is_get(request) : request.method == route->method;
   if (!allowed) return method_not_allowed(request, route->method);

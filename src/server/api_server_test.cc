@@ -48,6 +48,19 @@ TEST_F(ApiServerTest, ListsTheModels) {
                              {"owned_by", "gannet"},
                              {"max_model_len", 4096}};
   EXPECT_EQ(models["data"][0], expected);
+  EXPECT_EQ(TestJson::parse(connect().request("GET", "/v1/models/test-model").body), expected);
+}
+
+TEST_F(ApiServerTest, FindsModelsByEscapedNames) {
+  model_.names = {"org/model 1"};
+  start();
+  auto client = connect();
+  EXPECT_EQ(client.request("GET", "/v1/models/org%2Fmodel%201").status, 200);
+  EXPECT_EQ(client.request("GET", "/v1/models/org/model%201").status, 200);
+  expect_error(client.request("GET", "/v1/models/other"), 404, "`other` does not exist");
+  expect_error(client.request("GET", "/v1/models/%"), 404, "`%`");
+  expect_error(client.request("GET", "/v1/models/%4"), 404, "`%4`");
+  expect_error(client.request("GET", "/v1/models/"), 404, "no /v1/models/");
 }
 
 TEST_F(ApiServerTest, RefusesUnknownRoutesAndMethods) {

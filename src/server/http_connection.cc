@@ -104,6 +104,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
         buffer_(context.options.header_limit + 2 * kPipelinedLimit) {}
 
   static awaitable<void> run(std::shared_ptr<Connection> self, bool overloaded);
+  // Called when run() has ended; `error` is what it threw, if anything.
+  void finish(const std::exception_ptr& error);
   void drain();
   void abort();
 
@@ -175,11 +177,18 @@ awaitable<void> Connection::run(std::shared_ptr<Connection> self, bool overloade
     while (co_await self->serve_one()) {
     }
   }
-  self->close();
-  auto& context = self->context_;
-  context.connections.erase(self.get());
-  context.open = context.connections.size();
-  if (context.connections.empty() && context.on_last_closed) context.on_last_closed();
+}
+
+void Connection::finish(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const std::exception& exception) {
+    spdlog::error("a connection failed inside the server: {}", exception.what());
+  }
+  close();
+  context_.connections.erase(this);
+  context_.open = context_.connections.size();
+  if (context_.connections.empty() && context_.on_last_closed) context_.on_last_closed();
 }
 
 void Connection::drain() {
@@ -518,9 +527,7 @@ void start_connection(ConnectionContext& context, tcp::socket socket, bool overl
   auto connection = std::make_shared<Connection>(context, std::move(socket));
   context.connections.emplace(connection.get(), connection);
   context.open = context.connections.size();
-  auto ended = [](const std::exception_ptr& error) {
-    if (error) std::rethrow_exception(error);
-  };
+  auto ended = [connection](const std::exception_ptr& error) { connection->finish(error); };
   asio::co_spawn(executor, Connection::run(connection, overloaded), ended);
 }
 
