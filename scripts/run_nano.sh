@@ -22,7 +22,7 @@ done
 
 printf '\n> %s\n' "$question"
 answer=$(mktemp)
-printf '%s\n' "$question" | "$gannet" chat nano --url "$url" | tee "$answer"
+printf '%s\n' "$question" | "$gannet" chat --url "$url" | tee "$answer"
 answered=0
 grep -q '[[:alnum:]]' "$answer" || answered=1
 rm -f "$answer"
