@@ -9,6 +9,7 @@
 #include "base/mapped_file.h"
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "engine/loaded_model.h"
 #include "text/tokenizer.h"
 
@@ -151,7 +152,10 @@ class Run {
   SequenceState& state() { return state_; }
   // Runs tokens up to `end` in passes of at most `chunk` rows.
   void run(int64_t end, int64_t chunk, Trace* trace) {
-    while (state_.length() < end) step(std::min(chunk, end - state_.length()), trace);
+    while (state_.length() < end) {
+      step(std::min(chunk, end - state_.length()), trace);
+      progress_(state_.length(), static_cast<int64_t>(ids_.size()));
+    }
   }
   void forget_results() {
     rows_.clear();
@@ -186,6 +190,7 @@ class Run {
   SequenceState state_;
   std::vector<int32_t> rows_;
   std::vector<float> logits_;
+  ProgressLine progress_{"tokens"};
 };
 
 // Runs the first ids as a request of their own, then keeps what a prefix cache keeps. Without bounded replay that

@@ -1,7 +1,3 @@
-#include <unistd.h>
-
-#include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -11,6 +7,7 @@
 #include "checkpoint/shapes.h"
 #include "cli/byte_tokenizer.h"
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "text/tokenizer.h"
 
 namespace gannet::cli {
@@ -69,37 +66,14 @@ Status check_tokenizer(const Options& options, const std::string& text, const Co
                        tokenizer.vocab_size(), config.vocab_size);
 }
 
-// A line on a terminal's standard error, once the work has taken two seconds.
-class ProgressLine {
- public:
-  ~ProgressLine() {
-    if (shown_) std::fputc('\n', stderr);
-  }
-  void operator()(int64_t done, int64_t all) {
-    using namespace std::chrono_literals;
-    const auto now = std::chrono::steady_clock::now();
-    if (!terminal_ || now - start_ < 2s || now - last_ < 200ms) return;
-    last_ = now;
-    shown_ = true;
-    constexpr double kMega = 1e6;
-    std::fprintf(stderr, "\r%.0f of %.0f MB", static_cast<double>(done) / kMega, static_cast<double>(all) / kMega);
-    std::fflush(stderr);
-  }
-
- private:
-  bool terminal_ = ::isatty(STDERR_FILENO) == 1;
-  bool shown_ = false;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point last_{};
-};
-
 Status make_checkpoint(const Options& options) {
   RandomCheckpoint checkpoint;
   GANNET_TRY(checkpoint.config, shape_config(options));
   checkpoint.seed = static_cast<uint64_t>(options.seed);
   GANNET_TRY(checkpoint.tokenizer_json, tokenizer_text(options, checkpoint.config.vocab_size));
   GANNET_TRY_STATUS(check_tokenizer(options, checkpoint.tokenizer_json, checkpoint.config));
-  ProgressLine line;
+  constexpr double kMega = 1e6;
+  ProgressLine line("MB", kMega);
   checkpoint.progress = [&line](int64_t done, int64_t all) { line(done, all); };
   return write_random_checkpoint(checkpoint, options.directory);
 }
