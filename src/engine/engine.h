@@ -23,21 +23,21 @@ struct EngineOptions {
   int64_t max_model_len = 0;         // longest prompt + answer in tokens; 0: the config's max_position_embeddings
   int64_t prefill_chunk = 512;       // prompt rows a forward pass
   // Engram's compressed id of each token id, [vocab_size]; may stay empty when the model has no Engram layer.
-  std::vector<int32_t> engram_token_map;
+  std::vector<int32_t> engram_token_map = {};
 };
 
 // How the next token is chosen. Temperature 0 takes the largest logit (the lowest id of equal ones).
 struct SamplingParams {
   double temperature = 1;
-  double top_p = 1;               // (0, 1]
-  int64_t top_k = 0;              // 0: off
-  double min_p = 0;               // [0, 1]
-  std::optional<uint64_t> seed;   // without one, a random seed
-  int64_t max_tokens = 0;         // 0: as many as the context holds
-  int64_t min_tokens = 0;         // no stop id before that many
-  bool ignore_eos = false;        // stop_ids are then ordinary tokens
-  std::vector<int32_t> stop_ids;  // ends the answer; the id itself is still reported
-  int logprobs = -1;              // -1: none; n: of the chosen token and the n likeliest ones
+  double top_p = 1;                    // (0, 1]
+  int64_t top_k = 0;                   // 0: off
+  double min_p = 0;                    // [0, 1]
+  std::optional<uint64_t> seed = {};   // without one, a random seed
+  int64_t max_tokens = 0;              // 0: as many as the context holds
+  int64_t min_tokens = 0;              // no stop id before that many
+  bool ignore_eos = false;             // stop_ids are then ordinary tokens
+  std::vector<int32_t> stop_ids = {};  // ends the answer; the id itself is still reported
+  int logprobs = -1;                   // -1: none; n: of the chosen token and the n likeliest ones
 };
 
 enum class FinishReason { stop, length, cancelled };
@@ -57,12 +57,12 @@ struct Token {
 
 struct Request {
   std::vector<int32_t> prompt;
-  SamplingParams sampling;
+  SamplingParams sampling = {};
   // Called on the engine's thread, once per token in order; must be quick. A request that was cancelled, or that failed
   // after it was accepted, ends with on_end alone.
-  std::function<void(const Token&)> on_token;
+  std::function<void(const Token&)> on_token = {};
   // Called once, after the last token: the reason the answer ended, or the error that ended it.
-  std::function<void(Result<FinishReason>)> on_end;
+  std::function<void(Result<FinishReason>)> on_end = {};
 };
 
 using RequestId = uint64_t;

@@ -8,6 +8,7 @@ namespace gannet {
 namespace {
 
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
+constexpr float kLargest = std::numeric_limits<float>::max();
 
 // Largest first; of equal ones the lower id.
 bool likelier(const std::pair<float, int32_t>& a, const std::pair<float, int32_t>& b) {
@@ -18,9 +19,10 @@ int32_t largest(std::span<const float> logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// log(sum(exp(logits))).
+// log(sum(exp(logits))); 0 when none is possible.
 double log_sum(std::span<const float> logits) {
   const float top = *std::max_element(logits.begin(), logits.end());
+  if (top == kImpossible) return 0;
   double sum = 0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit - top));
   return top + std::log(sum);
@@ -44,10 +46,9 @@ Sampler::Sampler(const SamplingParams& params)
     : params_(params), random_(params.seed ? *params.seed : std::random_device{}()) {}
 
 Token Sampler::choose(std::span<float> logits, int64_t generated) {
-  // A broken weight must not become a broken index: what is not a number is never chosen.
-  for (float& logit : logits) {
-    if (std::isnan(logit)) logit = kImpossible;
-  }
+  // A broken weight must not become a broken index: what is not a number is never chosen, and what is infinite is a
+  // number that the others can be compared with.
+  for (float& logit : logits) logit = std::isnan(logit) ? kImpossible : std::min(logit, kLargest);
   Token token;
   const double total = params_.logprobs >= 0 ? log_sum(logits) : 0;
   if (params_.logprobs > 0) token.top_logprobs = likeliest(logits, total, params_.logprobs);
@@ -70,10 +71,10 @@ int32_t Sampler::draw(std::span<const float> logits) {
   candidates_.clear();
   double total = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
-    const double weight = std::exp((static_cast<double>(logits[i]) - top) / params_.temperature);
+    const auto weight = static_cast<float>(std::exp((static_cast<double>(logits[i]) - top) / params_.temperature));
     if (weight <= 0) continue;
     total += weight;
-    candidates_.emplace_back(static_cast<float>(weight), static_cast<int32_t>(i));
+    candidates_.emplace_back(weight, static_cast<int32_t>(i));
   }
   const auto size = static_cast<int64_t>(candidates_.size());
   int64_t kept = params_.top_k > 0 ? std::min(params_.top_k, size) : size;
@@ -115,7 +116,9 @@ Status check_sampling(const SamplingParams& p, int64_t vocab_size) {
   if (p.max_tokens > 0 && p.min_tokens > p.max_tokens) {
     return invalid_input("min_tokens is {}; it must not be above max_tokens, {}", p.min_tokens, p.max_tokens);
   }
-  if (p.logprobs > vocab_size) return invalid_input("logprobs is {}; the vocabulary has {}", p.logprobs, vocab_size);
+  if (p.logprobs < -1 || p.logprobs > vocab_size) {
+    return invalid_input("logprobs is {}; it must be from -1 (none) to {}", p.logprobs, vocab_size);
+  }
   for (const int32_t id : p.stop_ids) {
     if (id < 0 || id >= vocab_size) {
       return invalid_input("stop_token_ids holds {}; it must be from 0 to {}", id, vocab_size - 1);
