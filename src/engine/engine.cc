@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -98,13 +99,30 @@ class SerialEngine : public Engine {
       queue_.pop_front();
       lock.unlock();
 
-      const FinishReason reason = run(queued);
-      lock.lock();
+      end(queued, run(queued));
+    }
+  }
+
+  void end(const Queued& queued, FinishReason reason) {
+    {
+      const std::scoped_lock lock(mutex_);
       live_.erase(queued.id);
       cancelled_.erase(queued.id);
-      lock.unlock();
-      if (queued.request.on_end) queued.request.on_end(reason);
     }
+    if (queued.request.on_end) queued.request.on_end(reason);
+  }
+
+  // Ends waiting requests that were cancelled, so that they need not wait for the running one.
+  void end_cancelled_in_queue() {
+    std::vector<Queued> cancelled;
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto first = std::stable_partition(
+          queue_.begin(), queue_.end(), [this](const Queued& queued) { return !cancelled_.contains(queued.id); });
+      std::move(first, queue_.end(), std::back_inserter(cancelled));
+      queue_.erase(first, queue_.end());
+    }
+    for (const Queued& queued : cancelled) end(queued, FinishReason::cancelled);
   }
 
   bool is_cancelled(RequestId id) const {
@@ -158,6 +176,7 @@ class SerialEngine : public Engine {
     batch_.sequences.push_back({.state = &state_, .first_row = 0, .rows = rows});
     if (want_logits) batch_.logit_rows.push_back(static_cast<int32_t>(rows - 1));
     loaded_->model().forward(batch_, logits_.data());
+    end_cancelled_in_queue();
   }
 
   std::unique_ptr<LoadedModel> loaded_;

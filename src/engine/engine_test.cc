@@ -1,0 +1,546 @@
+#include "engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <numeric>
+#include <thread>
+
+#include "checkpoint/random_checkpoint.h"
+#include "checkpoint/shapes.h"
+#include "checkpoint/test_directory.h"
+#include "engine/loaded_model.h"
+
+namespace gannet {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using Ids = std::vector<int32_t>;
+
+// A model without Engram, so small that thousands of steps are quick, yet with every other kind of layer.
+constexpr const char* kTiny = R"({
+  "vocab_size": 64, "hidden_size": 64, "num_hidden_layers": 5, "num_attention_heads": 2, "head_dim": 32,
+  "qk_rope_head_dim": 16, "q_lora_rank": 32, "o_lora_rank": 32, "o_groups": 2, "moe_intermediate_size": 32,
+  "n_routed_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8, "compress_ratios": [0, 2, 1, 1, 1],
+  "kv_source_layer_ids": [1, 2], "index_source_layer_ids": [1, 2, 4], "index_n_heads": 2, "index_head_dim": 32,
+  "index_topk": 6, "candidate_source_layer_id": 2, "candidate_topk_blocks": 4, "candidate_block_size": 2})";
+
+Result<int64_t> all_ids(int64_t vocab_size) {
+  return vocab_size;
+}
+
+// Checkpoints, written once for all tests.
+struct Checkpoints {
+  Checkpoints() {
+    EXPECT_TRUE(write_random_checkpoint(
+        {.config = parse_shape(kTiny, "tiny", all_ids).value(), .seed = 5, .tokenizer_json = ""}, tiny));
+    EXPECT_TRUE(write_random_checkpoint(
+        {.config = named_shape("small", all_ids).value(), .seed = 6, .tokenizer_json = ""}, engram));
+  }
+  TestDirectory root;
+  std::filesystem::path tiny = root / "tiny";
+  std::filesystem::path engram = root / "engram";
+};
+
+const Checkpoints& checkpoints() {
+  static const Checkpoints written;
+  return written;
+}
+
+constexpr int64_t kContext = 20000;
+constexpr int64_t kVocab = 64;
+
+EngineOptions tiny_options() {
+  return {.model = checkpoints().tiny, .threads = 1, .max_model_len = kContext, .prefill_chunk = 16};
+}
+
+std::unique_ptr<Engine> open_engine(EngineOptions options = tiny_options()) {
+  return std::move(create_engine(std::move(options)).value());
+}
+
+Ids prompt_of(int64_t length) {
+  Ids ids(length);
+  for (int64_t i = 0; i < length; ++i) ids[i] = static_cast<int32_t>((i * i * 7 + i * 3 + 11) % kVocab);
+  return ids;
+}
+
+SamplingParams greedy(int64_t max_tokens) {
+  return {.temperature = 0, .max_tokens = max_tokens};
+}
+
+// What came of one request. Read it after reason() or after the engine is gone.
+class Answer {
+ public:
+  std::vector<Token> tokens;
+  int ends = 0;
+
+  // Waits for the end.
+  FinishReason reason() {
+    // Only a hang takes that long.
+    EXPECT_EQ(ended_.wait_for(std::chrono::minutes(2)), std::future_status::ready);
+    return ended_.get();
+  }
+  Ids ids() const {
+    Ids ids;
+    for (const Token& token : tokens) ids.push_back(token.id);
+    return ids;
+  }
+  void finish(FinishReason reason) {
+    if (++ends == 1) end_.set_value(reason);
+  }
+
+ private:
+  std::promise<FinishReason> end_;
+  std::shared_future<FinishReason> ended_ = end_.get_future().share();
+};
+
+Request request_for(const std::shared_ptr<Answer>& answer, Ids prompt, SamplingParams sampling) {
+  return {.prompt = std::move(prompt),
+          .sampling = std::move(sampling),
+          .on_token = [answer](const Token& token) { answer->tokens.push_back(token); },
+          .on_end = [answer](const Result<FinishReason>& reason) { answer->finish(reason.value()); }};
+}
+
+std::shared_ptr<Answer> start(Engine& engine, Ids prompt, SamplingParams sampling) {
+  auto answer = std::make_shared<Answer>();
+  EXPECT_TRUE(engine.submit(request_for(answer, std::move(prompt), std::move(sampling))));
+  return answer;
+}
+
+Ids answer_of(Engine& engine, const Ids& prompt, const SamplingParams& sampling) {
+  const auto answer = start(engine, prompt, sampling);
+  answer->reason();
+  return answer->ids();
+}
+
+// The greedy answer by one-row passes of the model itself.
+Ids stepped_by_hand(const Ids& prompt, int64_t tokens, bool replay) {
+  const auto loaded =
+      LoadedModel::open(
+          {.directory = checkpoints().tiny, .threads = 1, .model = {.max_rows = 1, .max_tokens = 400}, .token_map = {}})
+          .value();
+  SequenceState state(loaded->config(), loaded->pool());
+  EXPECT_TRUE(state.reserve(400));
+  const auto length = static_cast<int64_t>(prompt.size());
+  if (replay) state.set_decoder_from(std::max<int64_t>(0, length - loaded->config().sliding_window));
+  Ids ids = prompt;
+  std::vector<float> logits(kVocab);
+  for (int64_t p = 0; p < length + tokens - 1; ++p) {
+    const bool last = p + 1 == static_cast<int64_t>(ids.size());
+    const Batch batch{.ids = {ids[p]}, .sequences = {{&state, 0, 1}}, .logit_rows = last ? Ids{0} : Ids{}};
+    loaded->model().forward(batch, logits.data());
+    if (last) ids.push_back(static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+  }
+  return {ids.begin() + length, ids.end()};
+}
+
+// Holds the engine's thread in the first token of a request until it is opened.
+class Gate {
+ public:
+  ~Gate() { open(); }
+  void open() {
+    if (!std::exchange(opened_, true)) open_.set_value();
+  }
+  void wait_until_reached() { reached_.get_future().wait(); }
+
+  Request hold(Request request) {
+    request.on_token = [this, on_token = request.on_token](const Token& token) {
+      if (!std::exchange(passed_, true)) {
+        reached_.set_value();
+        opening_.wait();
+      }
+      on_token(token);
+    };
+    return request;
+  }
+
+ private:
+  bool opened_ = false;
+  bool passed_ = false;  // the engine's thread only
+  std::promise<void> open_;
+  std::promise<void> reached_;
+  std::shared_future<void> opening_ = open_.get_future().share();
+};
+
+TEST(Engine, KnowsItsModel) {
+  const auto engine = open_engine();
+  EXPECT_EQ(engine->config().vocab_size, kVocab);
+  EXPECT_EQ(engine->max_model_len(), kContext);
+  EXPECT_EQ(engine->unfinished(), 0);
+}
+
+TEST(Engine, TheContextIsTheModelsUnlessLimited) {
+  EngineOptions options = tiny_options();
+  options.max_model_len = 0;
+  EXPECT_EQ(open_engine(options)->max_model_len(), 65536);
+}
+
+TEST(Engine, GreedyAnswersEqualTheModelSteppedByHand) {
+  for (const bool replay : {false, true}) {
+    EngineOptions options = tiny_options();
+    options.swa_bounded_replay = replay;
+    const auto engine = open_engine(options);
+    for (const int64_t length : {1, 7, 8, 9, 50, 130}) {
+      EXPECT_EQ(answer_of(*engine, prompt_of(length), greedy(30)), stepped_by_hand(prompt_of(length), 30, replay))
+          << "prompt of " << length << ", replay " << replay;
+    }
+  }
+}
+
+TEST(Engine, ReplayOnlyChangesPromptsBeyondTheWindow) {
+  EngineOptions options = tiny_options();
+  const auto on = open_engine(options);
+  options.swa_bounded_replay = false;
+  const auto off = open_engine(options);
+  SamplingParams params = greedy(3);
+  params.logprobs = 0;
+  const auto logprobs = [&](Engine& engine, int64_t length) {
+    const auto answer = start(engine, prompt_of(length), params);
+    EXPECT_EQ(answer->reason(), FinishReason::length);
+    std::vector<float> values;
+    for (const Token& token : answer->tokens) values.push_back(token.logprob->logprob);
+    return values;
+  };
+  EXPECT_EQ(logprobs(*on, 8), logprobs(*off, 8));
+  EXPECT_NE(logprobs(*on, 100), logprobs(*off, 100));
+}
+
+// A row's result does not depend on what runs beside it, so neither chunks nor threads change a bit.
+TEST(Engine, ChunksAndThreadsDoNotChangeTheAnswer) {
+  SamplingParams params{.seed = 3, .max_tokens = 20, .logprobs = 4};
+  for (const bool replay : {false, true}) {
+    std::vector<std::vector<std::pair<int32_t, float>>> answers;
+    for (const auto& [chunk, threads] : {std::pair{512, 1}, {1, 1}, {7, 1}, {64, 3}}) {
+      EngineOptions options = tiny_options();
+      options.prefill_chunk = chunk;
+      options.threads = threads;
+      options.swa_bounded_replay = replay;
+      const auto engine = open_engine(options);
+      const auto answer = start(*engine, prompt_of(150), params);
+      answer->reason();
+      auto& entries = answers.emplace_back();
+      for (const Token& token : answer->tokens) {
+        for (const auto& entry : token.top_logprobs) entries.emplace_back(entry.id, entry.logprob);
+      }
+      EXPECT_THAT(entries, SizeIs(80));
+      EXPECT_EQ(entries, answers[0]) << "chunk " << chunk << ", threads " << threads;
+    }
+  }
+}
+
+TEST(Engine, EngramNeedsATokenMap) {
+  EngineOptions options = tiny_options();
+  options.model = checkpoints().engram;
+  const auto without = create_engine(options);
+  ASSERT_FALSE(without);
+  EXPECT_EQ(without.error().kind, ErrorKind::invalid_input);
+  EXPECT_THAT(without.error().message, AllOf(HasSubstr("has 0 ids"), HasSubstr("512")));
+  options.engram_token_map.resize(512);
+  std::iota(options.engram_token_map.begin(), options.engram_token_map.end(), 0);
+  EXPECT_THAT(answer_of(*open_engine(options), prompt_of(40), greedy(5)), SizeIs(5));
+}
+
+TEST(Engine, SeedsDecideWhateverRanBefore) {
+  const auto engine = open_engine();
+  const SamplingParams params{.temperature = 2, .seed = 9, .max_tokens = 20};
+  const Ids first = answer_of(*engine, prompt_of(20), params);
+  answer_of(*engine, prompt_of(33), {.temperature = 1, .max_tokens = 4});
+  EXPECT_EQ(answer_of(*engine, prompt_of(20), params), first);
+  SamplingParams other = params;
+  other.seed = 10;
+  EXPECT_NE(answer_of(*engine, prompt_of(20), other), first);
+}
+
+TEST(Engine, MaxTokensEndsAtLength) {
+  const auto engine = open_engine();
+  for (const int64_t count : {1, 2, 17}) {
+    const auto answer = start(*engine, prompt_of(5), greedy(count));
+    EXPECT_EQ(answer->reason(), FinishReason::length);
+    ASSERT_THAT(answer->tokens, SizeIs(count));
+    for (const Token& token : answer->tokens) {
+      const bool last = &token == &answer->tokens.back();
+      EXPECT_EQ(token.finish, last ? std::optional(FinishReason::length) : std::nullopt);
+    }
+  }
+}
+
+TEST(Engine, TheEndOfTheContextEndsAtLength) {
+  EngineOptions options = tiny_options();
+  options.max_model_len = 30;
+  const auto engine = open_engine(options);
+  for (const int64_t length : {1, 10, 29}) {
+    const auto answer = start(*engine, prompt_of(length), greedy(0));
+    EXPECT_EQ(answer->reason(), FinishReason::length);
+    EXPECT_THAT(answer->tokens, SizeIs(30 - length));
+  }
+}
+
+// The first token that the greedy answer has not had before, and its place.
+std::pair<int32_t, int64_t> late_token(const Ids& ids) {
+  for (size_t i = ids.size(); i-- > 1;) {
+    const auto at = static_cast<int64_t>(i);
+    if (std::find(ids.begin(), ids.begin() + at, ids[i]) == ids.begin() + at) return {ids[i], at};
+  }
+  return {ids[0], 0};
+}
+
+TEST(Engine, AStopIdEndsTheAnswerAndIsReported) {
+  const auto engine = open_engine();
+  const Ids whole = answer_of(*engine, prompt_of(20), greedy(40));
+  const auto [stop, at] = late_token(whole);
+  ASSERT_GT(at, 0);
+  SamplingParams params = greedy(40);
+  params.stop_ids = {stop};
+  const auto answer = start(*engine, prompt_of(20), params);
+  EXPECT_EQ(answer->reason(), FinishReason::stop);
+  EXPECT_EQ(answer->ids(), Ids(whole.begin(), whole.begin() + at + 1));
+  EXPECT_EQ(answer->tokens.back().finish, FinishReason::stop);
+}
+
+TEST(Engine, AStopIdAsTheLastAllowedTokenIsAStop) {
+  const auto engine = open_engine();
+  SamplingParams params = greedy(1);
+  params.stop_ids = answer_of(*engine, prompt_of(20), params);
+  EXPECT_EQ(start(*engine, prompt_of(20), params)->reason(), FinishReason::stop);
+}
+
+TEST(Engine, IgnoredStopIdsAreOrdinaryTokens) {
+  const auto engine = open_engine();
+  SamplingParams params = greedy(40);
+  const Ids whole = answer_of(*engine, prompt_of(20), params);
+  params.stop_ids = whole;
+  params.ignore_eos = true;
+  const auto answer = start(*engine, prompt_of(20), params);
+  EXPECT_EQ(answer->reason(), FinishReason::length);
+  EXPECT_EQ(answer->ids(), whole);
+}
+
+TEST(Engine, MinTokensKeepsStopIdsAway) {
+  const auto engine = open_engine();
+  SamplingParams params{.seed = 1, .max_tokens = 40, .min_tokens = 12};
+  for (int32_t id = 0; id < kVocab; id += 2) params.stop_ids.push_back(id);
+  const auto answer = start(*engine, prompt_of(20), params);
+  EXPECT_EQ(answer->reason(), FinishReason::stop);
+  ASSERT_GE(answer->tokens.size(), 13U);
+  for (const Token& token : answer->tokens) EXPECT_EQ(token.id % 2 == 0, &token == &answer->tokens.back());
+}
+
+TEST(Engine, QueuedRequestsEndInOrder) {
+  const auto engine = open_engine();
+  Gate gate;
+  Ids order;
+  std::vector<std::shared_ptr<Answer>> answers;
+  for (int32_t i = 0; i < 6; ++i) {
+    const auto& answer = answers.emplace_back(std::make_shared<Answer>());
+    Request request = request_for(answer, prompt_of(3 + i * 5), greedy(1 + i % 3));
+    request.on_end = [&order, answer, i](const Result<FinishReason>& reason) {
+      order.push_back(i);
+      answer->finish(reason.value());
+    };
+    ASSERT_TRUE(engine->submit(i == 0 ? gate.hold(std::move(request)) : std::move(request)));
+  }
+  EXPECT_EQ(engine->unfinished(), 6);
+  gate.open();
+  for (int32_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(answers[i]->reason(), FinishReason::length);
+    EXPECT_EQ(answers[i]->ids(), stepped_by_hand(prompt_of(3 + i * 5), 1 + i % 3, true));
+  }
+  EXPECT_THAT(order, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(engine->unfinished(), 0);
+}
+
+TEST(Engine, ManyThreadsMaySubmit) {
+  const auto engine = open_engine();
+  std::vector<std::shared_ptr<Answer>> answers(8);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& answer : answers) {
+      threads.emplace_back([&] { answer = start(*engine, prompt_of(12), greedy(3)); });
+    }
+  }
+  for (const auto& answer : answers) {
+    answer->reason();
+    EXPECT_EQ(answer->ids(), answers[0]->ids());
+  }
+}
+
+TEST(Engine, ARunningRequestIsCancelled) {
+  const auto engine = open_engine();
+  Gate gate;
+  const auto answer = std::make_shared<Answer>();
+  const auto id = engine->submit(gate.hold(request_for(answer, prompt_of(5), greedy(0))));
+  ASSERT_TRUE(id);
+  gate.wait_until_reached();
+  engine->cancel(*id);
+  gate.open();
+  EXPECT_EQ(answer->reason(), FinishReason::cancelled);
+  ASSERT_THAT(answer->tokens, SizeIs(1));
+  EXPECT_FALSE(answer->tokens[0].finish);
+  EXPECT_EQ(engine->unfinished(), 0);
+  EXPECT_EQ(answer_of(*engine, prompt_of(5), greedy(3)), stepped_by_hand(prompt_of(5), 3, true));
+}
+
+TEST(Engine, ARequestMayBeCancelledFromItsOwnToken) {
+  const auto engine = open_engine();
+  std::promise<RequestId> id;
+  auto known = id.get_future();
+  const auto answer = std::make_shared<Answer>();
+  Request request = request_for(answer, prompt_of(5), greedy(0));
+  request.on_token = [&](const Token& token) {
+    answer->tokens.push_back(token);
+    if (answer->tokens.size() == 3) engine->cancel(known.get());
+  };
+  id.set_value(engine->submit(std::move(request)).value());
+  EXPECT_EQ(answer->reason(), FinishReason::cancelled);
+  EXPECT_THAT(answer->tokens, SizeIs(3));
+}
+
+TEST(Engine, CancellingAfterTheLastTokenChangesNothing) {
+  const auto engine = open_engine();
+  Gate gate;
+  const auto answer = std::make_shared<Answer>();
+  const auto id = engine->submit(gate.hold(request_for(answer, prompt_of(5), greedy(1))));
+  gate.wait_until_reached();
+  engine->cancel(*id);
+  gate.open();
+  EXPECT_EQ(answer->reason(), FinishReason::length);
+}
+
+// It ends with the step that is running, not with the request that is running.
+TEST(Engine, AQueuedRequestIsCancelledWhileAnotherRuns) {
+  const auto engine = open_engine();
+  Gate gate;
+  const auto running = std::make_shared<Answer>();
+  const auto queued = std::make_shared<Answer>();
+  const auto behind = std::make_shared<Answer>();
+  const auto first = engine->submit(gate.hold(request_for(running, prompt_of(5), greedy(0))));
+  const auto second = engine->submit(request_for(queued, prompt_of(5), greedy(5)));
+  ASSERT_TRUE(engine->submit(request_for(behind, prompt_of(5), greedy(5))));
+  gate.wait_until_reached();
+  engine->cancel(*second);
+  gate.open();
+  EXPECT_EQ(queued->reason(), FinishReason::cancelled);
+  EXPECT_THAT(queued->tokens, IsEmpty());
+  engine->cancel(*first);
+  EXPECT_EQ(running->reason(), FinishReason::cancelled);
+  EXPECT_EQ(behind->reason(), FinishReason::length);
+}
+
+TEST(Engine, UnknownAndEndedIdsAreIgnored) {
+  const auto engine = open_engine();
+  engine->cancel(0);
+  engine->cancel(12345);
+  const auto answer = std::make_shared<Answer>();
+  const auto id = engine->submit(request_for(answer, prompt_of(5), greedy(2)));
+  EXPECT_EQ(answer->reason(), FinishReason::length);
+  engine->cancel(*id);
+  EXPECT_THAT(answer_of(*engine, prompt_of(5), greedy(2)), SizeIs(2));
+  EXPECT_EQ(answer->ends, 1);
+}
+
+TEST(Engine, ItsEndCancelsRunningAndQueuedRequests) {
+  std::vector<std::shared_ptr<Answer>> answers;
+  Gate gate;
+  EngineOptions options = tiny_options();
+  options.max_model_len = 0;  // an answer that nobody waits for
+  {
+    const auto engine = open_engine(options);
+    auto& running = answers.emplace_back(std::make_shared<Answer>());
+    ASSERT_TRUE(engine->submit(gate.hold(request_for(running, prompt_of(5), greedy(0)))));
+    for (int i = 0; i < 3; ++i) answers.push_back(start(*engine, prompt_of(9), greedy(2)));
+    gate.wait_until_reached();
+    gate.open();
+  }
+  for (const auto& answer : answers) {
+    EXPECT_EQ(answer->ends, 1);
+    EXPECT_EQ(answer->reason(), FinishReason::cancelled);
+  }
+  EXPECT_GE(answers[0]->tokens.size(), 1U);
+  for (size_t i = 1; i < 4; ++i) EXPECT_THAT(answers[i]->tokens, IsEmpty());
+}
+
+TEST(Engine, CallbacksMayBeLeftOut) {
+  const auto engine = open_engine();
+  ASSERT_TRUE(engine->submit({.prompt = {1, 2}, .sampling = greedy(3)}));
+  EXPECT_THAT(answer_of(*engine, {1, 2}, greedy(3)), SizeIs(3));
+}
+
+class RefusedRequest : public testing::Test {
+ protected:
+  // The message of a request that must be refused; none of its callbacks may be called.
+  std::string message(Ids prompt, SamplingParams sampling) {
+    const auto answer = std::make_shared<Answer>();
+    const auto id = engine_->submit(request_for(answer, std::move(prompt), std::move(sampling)));
+    EXPECT_FALSE(id);
+    EXPECT_EQ(engine_->unfinished(), 0);
+    EXPECT_EQ(answer->ends, 0);
+    EXPECT_EQ(answer.use_count(), 1);
+    if (id) return "accepted";
+    EXPECT_EQ(id.error().kind, ErrorKind::invalid_input);
+    EXPECT_THAT(id.error().message, testing::Not(HasSubstr("\n")));
+    return id.error().message;
+  }
+
+  std::unique_ptr<Engine> engine_ = [] {
+    EngineOptions options = tiny_options();
+    options.max_model_len = 40;
+    return open_engine(options);
+  }();
+};
+
+TEST_F(RefusedRequest, EmptyPrompt) {
+  EXPECT_THAT(message({}, {}), AllOf(HasSubstr("prompt is empty"), HasSubstr("at least one token")));
+}
+
+TEST_F(RefusedRequest, PromptWithoutRoomForAnAnswer) {
+  for (const int64_t length : {40, 41, 1000}) {
+    EXPECT_THAT(message(prompt_of(length), {}),
+                AllOf(HasSubstr("context length is 40 tokens"), HasSubstr(fmt::format("prompt has {}", length))));
+  }
+}
+
+TEST_F(RefusedRequest, AnswerThatCannotFit) {
+  EXPECT_THAT(message(prompt_of(30), {.max_tokens = 11}),
+              AllOf(HasSubstr("context length is 40 tokens"), HasSubstr("max_tokens asks for 11")));
+  EXPECT_THAT(message(prompt_of(30), {.max_tokens = INT64_MAX}), HasSubstr("max_tokens asks for"));
+  EXPECT_THAT(answer_of(*engine_, prompt_of(30), greedy(10)), SizeIs(10));
+}
+
+TEST_F(RefusedRequest, IdsOutsideTheVocabulary) {
+  EXPECT_THAT(message({5, -1}, {}), AllOf(HasSubstr("token -1 at position 1"), HasSubstr("vocabulary of 64")));
+  EXPECT_THAT(message({64}, {}), AllOf(HasSubstr("token 64 at position 0"), HasSubstr("vocabulary of 64")));
+}
+
+TEST_F(RefusedRequest, SamplingOutOfRange) {
+  EXPECT_THAT(message({1}, {.temperature = -1}), AllOf(HasSubstr("temperature is -1"), HasSubstr("from 0")));
+  EXPECT_THAT(message({1}, {.stop_ids = {64}}), AllOf(HasSubstr("stop_token_ids holds 64"), HasSubstr("to 63")));
+  EXPECT_THAT(message({1}, {.max_tokens = -1}), AllOf(HasSubstr("max_tokens is -1"), HasSubstr("1 or more")));
+}
+
+TEST_F(RefusedRequest, OthersGoOn) {
+  EXPECT_THAT(message({}, {}), HasSubstr("empty"));
+  EXPECT_THAT(answer_of(*engine_, prompt_of(4), greedy(4)), SizeIs(4));
+}
+
+TEST(CreateEngine, RefusesWhatCannotBeLoaded) {
+  EngineOptions options = tiny_options();
+  options.max_model_len = 65537;
+  const auto longer = create_engine(options);
+  ASSERT_FALSE(longer);
+  EXPECT_THAT(longer.error().message, AllOf(HasSubstr("65537"), HasSubstr("max_position_embeddings is 65536")));
+  options.model = checkpoints().root / "missing";
+  const auto missing = create_engine(options);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().kind, ErrorKind::invalid_input);
+  EXPECT_THAT(missing.error().message, HasSubstr("missing"));
+}
+
+}  // namespace
+}  // namespace gannet
