@@ -408,6 +408,48 @@ TEST(Attention, RowsDoNotDependOnTheirNeighbours) {
   });
 }
 
+// A layer's real width, several blocks of heads and of keys.
+Problem wide_problem(int64_t row_count, uint32_t seed) {
+  Random random(seed);
+  Problem problem;
+  const int64_t dim = 512;
+  const int64_t heads = 9;
+  Keys keys(dim, 128, 200, 70);
+  for (int64_t t = 0; t < 200; ++t) keys.set_window(t, random.activations(dim));
+  for (int64_t e = 0; e < 70; ++e) keys.set_entry(e, random.activations(dim));
+  keys.split(150, 0);
+  problem.keys.push_back(std::move(keys));
+  problem.sink = random.normals(heads);
+  problem.frequencies = rope_frequencies({.theta = 10000, .dim = 64});
+  for (int64_t r = 0; r < row_count; ++r) {
+    Row row{.position = static_cast<int32_t>(199 - r), .q = random.activations(heads * dim)};
+    for (int32_t e = 0; e < 70 - r; ++e) row.selected.push_back(e);
+    problem.rows.push_back(std::move(row));
+  }
+  return problem;
+}
+
+TEST(Attention, WideLayersMatchTheFormulasInDouble) {
+  const Problem problem = wide_problem(1, 8);
+  const auto expected = attention_in_double(problem);
+  on_each_device([&](const Device& device) { expect_close(run(problem, &device), expected, 1e-4, 1e-5); });
+}
+
+TEST(Attention, ThreadsDoNotMatter) {
+  const Problem problem = wide_problem(3, 9);
+  for (const Simd simd : usable_simd()) {
+    SCOPED_TRACE(name_of(simd));
+    ThreadPool one(1);
+    const Device device{.pool = &one, .simd = simd};
+    const auto expected = run(problem, &device);
+    for (const int threads : {2, 5}) {
+      ThreadPool pool(threads, false);
+      const Device other{.pool = &pool, .simd = simd};
+      expect_same_bits(run(problem, &other), expected);
+    }
+  }
+}
+
 TEST(Attention, LargeScoresStayFinite) {
   Problem problem = random_problem(4, 7);
   for (Row& row : problem.rows) {
