@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "ops/bench.h"
 
 namespace gannet::cli {
@@ -49,24 +50,21 @@ std::vector<Simd> variants(const ops::Benchmark& benchmark) {
   return result;
 }
 
-std::vector<Measured> measure(const Options& options, ThreadPool& pool, ops::BenchArena& arena) {
-  std::vector<Measured> results;
+// What the filter leaves, not yet measured.
+std::vector<Measured> chosen(const std::string& filter, ops::BenchArena& arena) {
+  std::vector<Measured> result;
   for (const ops::Benchmark& benchmark : ops::op_benchmarks(arena)) {
     for (const Simd simd : variants(benchmark)) {
       const auto name =
           fmt::format("{} {} {} rows {}", benchmark.kernel, variant(simd), benchmark.shape, benchmark.rows);
-      if (name.find(options.filter) == std::string::npos) continue;
-      fmt::print(stderr, "\r\033[K{}", name);
-      std::fflush(stderr);
-      results.push_back({benchmark, simd, time_benchmark(benchmark, {.pool = &pool, .simd = simd})});
+      if (name.find(filter) != std::string::npos) result.push_back({benchmark, simd, {}});
     }
   }
-  fmt::print(stderr, "\r\033[K");
-  return results;
+  return result;
 }
 
-double giga_bytes(const Measured& m) {
-  return m.benchmark.bytes / m.time.median / 1e9;
+double giga_bytes(const Measured& m, double seconds) {
+  return m.benchmark.bytes / seconds / 1e9;
 }
 
 double giga_operations(const Measured& m) {
@@ -76,13 +74,18 @@ double giga_operations(const Measured& m) {
 std::string as_table(const std::vector<Measured>& results, double read, int64_t threads) {
   std::string text = fmt::format(
       "{}, {} threads. Reading alone: {:.1f} GB/s, the median of calls of 8 MiB.\n"
-      "Every call takes other weights out of 1 GiB. Medians; GB/s counts the weights once.\n\n"
-      "{:<14} {:<10} {:<24} {:>5} {:>9} {:>7} {:>6} {:>9}\n",
-      processor(), threads, read / 1e9, "kernel", "variant", "shape", "rows", "us", "GB/s", "read", "GFLOP/s");
+      "Every call takes other weights out of 1 GiB. GB/s counts the weights once; us, GB/s, read (part of reading "
+      "alone)\n"
+      "and GFLOP/s are of the median call, best of the fastest.\n\n"
+      "{:<14} {:<10} {:<24} {:>5} {:>9} {:>7} {:>6} {:>9} {:>9}\n",
+      processor(), threads, read / 1e9, "kernel", "variant", "shape", "rows", "us", "GB/s", "read", "GFLOP/s",
+      "best GB/s");
   for (const Measured& m : results) {
-    fmt::format_to(std::back_inserter(text), "{:<14} {:<10} {:<24} {:>5} {:>9.0f} {:>7.2f} {:>5.0f}% {:>9.1f}\n",
-                   m.benchmark.kernel, variant(m.simd), m.benchmark.shape, m.benchmark.rows, m.time.median * 1e6,
-                   giga_bytes(m), 100 * giga_bytes(m) * 1e9 / read, giga_operations(m));
+    const double speed = giga_bytes(m, m.time.median);
+    fmt::format_to(std::back_inserter(text),
+                   "{:<14} {:<10} {:<24} {:>5} {:>9.0f} {:>7.2f} {:>5.0f}% {:>9.1f} {:>9.2f}\n", m.benchmark.kernel,
+                   variant(m.simd), m.benchmark.shape, m.benchmark.rows, m.time.median * 1e6, speed,
+                   100 * speed * 1e9 / read, giga_operations(m), giga_bytes(m, m.time.best));
   }
   return text;
 }
@@ -98,8 +101,8 @@ std::string as_json(const std::vector<Measured>& results, double read, int64_t t
                     {"median_s", m.time.median},
                     {"best_s", m.time.best},
                     {"bytes", m.benchmark.bytes},
-                    {"gb_per_s", giga_bytes(m)},
-                    {"of_read", giga_bytes(m) * 1e9 / read},
+                    {"gb_per_s", giga_bytes(m, m.time.median)},
+                    {"of_read", giga_bytes(m, m.time.median) * 1e9 / read},
                     {"gflop_per_s", giga_operations(m)}});
   }
   const ordered_json result = {
@@ -110,11 +113,15 @@ std::string as_json(const std::vector<Measured>& results, double read, int64_t t
 Status bench_ops(const Options& options) {
   const int64_t threads = options.threads > 0 ? options.threads : usable_processors();
   ThreadPool pool(static_cast<int>(threads));
-  fmt::print(stderr, "filling 1 GiB");
   ops::BenchArena arena(kArenaBytes);
-  const double read = read_bandwidth({.pool = &pool}, arena);
-  const auto results = measure(options, pool, arena);
+  auto results = chosen(options.filter, arena);
   if (results.empty()) return invalid_input("--filter {}: no benchmark has that in its name", options.filter);
+  const double read = read_bandwidth({.pool = &pool}, arena);
+  ProgressLine progress("benchmarks");
+  for (size_t i = 0; i < results.size(); ++i) {
+    progress(static_cast<int64_t>(i), std::ssize(results));
+    results[i].time = time_benchmark(results[i].benchmark, {.pool = &pool, .simd = results[i].simd});
+  }
   return write_output(options.json ? as_json(results, read, threads) : as_table(results, read, threads));
 }
 
