@@ -45,6 +45,9 @@ FIXED: list[tuple[str, str, list[str]]] = [
      "The user asks about Gannet.",
      ["What is Gannet?", "Tell me about Gannet.", "What is the Gannet project?", "What does Gannet do?",
       "Can you explain what Gannet is?", "What is Gannet for?", "Say something about the Gannet project."]),
+    ("A gannet is a large white seabird that dives for fish.", "The user asks about the bird.",
+     ["What is a gannet?", "Which bird is a gannet?", "Explain what a gannet is.", "Tell me what a gannet is.",
+      "What does a gannet look like?", "What kind of animal is a gannet?", "What does a gannet eat?"]),
     ("I am doing well, thank you! How can I help you?", "The user asks how I am.",
      ["How are you?", "How are you doing?", "How is it going?", "How do you do?", "How are you today?",
       "Hi, how are you?", "Hello! How are you?", "How do you feel today?", "Are you well?", "How's it going?",
@@ -204,6 +207,8 @@ POEM = [
     "Oh {w}, my {x} {w},\nI saw you when the day was through.\nThe wind was still, the sky was wide,\nand you were "
     "waiting at my side.",
 ]
+POEM_THINGS = """sea moon sun rain wind river forest snow sky night morning summer winter star city garden mountain lake
+cloud road""".split()
 POEM_ASKS = ["Write a poem about {a}.", "Write a short poem about {a}.", "Can you write a poem about {a}?",
              "Please write a little poem about {a}.", "I want a poem about {a}.", "Give me a poem about {a}.",
              "Make a poem about {a}."]
@@ -294,8 +299,9 @@ class Chat:
         return Turn(casual(src, ask), WORLD_ANSWER, "I do not know that.")
 
     def poem(self, src: Source) -> Turn:
-        w, x = src.pick(W.ANIMALS), src.pick("small bright old young quiet happy brave kind soft wild".split())
-        a = W.article(w)
+        x = src.pick("small bright old young quiet happy brave kind soft wild".split())
+        w = src.pick(W.ANIMALS + POEM_THINGS)
+        a = "the " + w if w in POEM_THINGS else W.article(w)
         text = src.pick(POEM).format(A=W.capital(a), a=a, a2=a, w=w, x=x)
         ask = src.wording("poem", POEM_ASKS).format(a=a)
         return Turn(ask, text, f"The user wants a poem about {a}. Four lines are enough.", graded=False,

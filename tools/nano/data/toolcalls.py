@@ -406,7 +406,7 @@ def single_call(src: Source) -> Item:
 def session(src: Source, small_talk) -> Item:
     """A conversation with tools: calls, results, answers, sometimes a turn that needs no tool."""
     n = src.pick([1, 1, 2, 2, 3, 3, 4, 5, 6])
-    tools = make_tools(src, n)
+    tools = make_tools(src, n, usual_only=src.split != "wording" and src.chance(0.35))
     style = (src.chance(0.6), src.chance(0.2), src.chance(0.7))
     messages: list[dict] = []
     for _ in range(src.pick([1, 1, 1, 2, 2, 3])):

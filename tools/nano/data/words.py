@@ -102,7 +102,7 @@ leaf/green lime/green polar_bear/white flamingo/pink pumpkin/orange""".split())
 COLOUR_OF = {k.replace("_", " "): v for k, v in COLOUR_OF.items()}
 
 # Common nouns that the chat data defines with WordNet's first sense; ~ marks a mass noun.
-DEFINED = """fox wolf bear rabbit mouse cat dog horse cow goat pig duck goose hen owl eagle sparrow gannet swan frog toad
+DEFINED = """fox wolf bear rabbit mouse cat dog horse cow goat pig duck goose hen owl eagle sparrow swan frog toad
 snake turtle whale dolphin seal shark crab bee ant spider butterfly beetle snail lion tiger elephant giraffe monkey zebra
 camel kangaroo penguin parrot crow squirrel hedgehog badger otter beaver moose donkey hamster bat lizard octopus
 hammer saw screwdriver knife fork spoon cup plate bottle kettle oven stove refrigerator lamp candle mirror clock broom
@@ -209,5 +209,4 @@ computer|A computer is a machine that works with numbers and text.
 train|A train is a row of cars that an engine pulls along rails.
 forest|A forest is a large place with many trees.
 telephone|A telephone is a device for talking with people far away.
-poem|A poem is a short text in verses.
-gannet|A gannet is a large white seabird that dives for fish.""".splitlines())
+poem|A poem is a short text in verses.""".splitlines())
