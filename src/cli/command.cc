@@ -29,6 +29,52 @@ CLI::Validator in_range(const std::string& name, Number low, Number high) {
       fmt::format("{}..{}", low, high));
 }
 
+// The command that was being parsed: `gannet text tokenize` rather than `gannet`.
+const CLI::App& innermost(const CLI::App& root) {
+  const CLI::App* app = &root;
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().back();
+  return *app;
+}
+
+std::string full_name(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
+}
+
+std::vector<std::string> names_of_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  return names;
+}
+
+// One line that says what is wrong and what would be right.
+std::string usage_message(const CLI::App& root, const CLI::ParseError& error) {
+  const CLI::App& app = innermost(root);
+  const auto commands = names_of_commands(app);
+  const auto extras = root.remaining(true);
+  const std::string help = fmt::format("see {} --help", full_name(app));
+  std::string text = error.what();
+  if (!extras.empty() && extras[0].starts_with("-")) {
+    text = fmt::format("there is no option {}; {}", extras[0], help);
+  } else if (!commands.empty()) {
+    const std::string found = extras.empty() ? "is missing" : fmt::format("is '{}'", extras[0]);
+    text = fmt::format("the command {}; it must be one of {}", found, fmt::join(commands, ", "));
+  } else if (!extras.empty()) {
+    text = fmt::format("'{}' is one argument too many; {}", extras[0], help);
+  } else {
+    // The option's name comes twice when a check of ours refused its value.
+    const size_t name_end = text.find(": ");
+    if (name_end != std::string::npos && text.compare(name_end + 2, name_end, text, 0, name_end) == 0) {
+      text.erase(0, name_end + 2);
+    }
+    text += fmt::format(" ({})", help);
+  }
+  for (char& letter : text) {
+    if (letter == '\n') letter = ' ';
+  }
+  return text;
+}
+
 }  // namespace
 
 Command Command::subcommand(const std::string& name, const std::string& help) {
@@ -96,7 +142,9 @@ void Command::on_off(const std::string& name, bool& target, const std::string& h
   app_->add_flag(fmt::format("--{0},!--no-{0}", name), target, fmt::format("{} (now {})", help, target ? "on" : "off"));
 }
 
-void Command::example(const std::string& text) { app_->footer("Example: " + text); }
+void Command::example(const std::string& text) {
+  app_->footer("Example: " + text);
+}
 
 void Command::action(std::function<Status()> run) {
   app_->callback([run = std::move(run)] { chosen_action() = run; });
@@ -112,7 +160,7 @@ int run_program(int argc, char** argv, const std::function<void(Command&)>& add_
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "gannet: %s (see --help)\n", error.what());
+    std::fprintf(stderr, "gannet: %s\n", usage_message(app, error).c_str());
     return kUsageError;
   }
   const auto status = chosen_action()();

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -8,6 +9,7 @@
 
 #include "base/mapped_file.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/strict_json.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "engine/loaded_model.h"
@@ -32,12 +34,13 @@ struct LogitsOptions {
 };
 
 Result<std::vector<int32_t>> ids_from_json(const std::string& text, const std::string& name) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_array()) return invalid_input("{}: must be a JSON array of token ids, or a safetensors file", name);
+  GANNET_TRY(const nlohmann::json json, parse_strict_json(text, name));
+  if (!json.is_array()) return invalid_input("{}: is {}; it must be a JSON array of token ids", name, shown(json));
   std::vector<int32_t> ids;
   for (const auto& element : json) {
     if (!element.is_number_integer() || element < 0 || element > INT32_MAX) {
-      return invalid_input("{}: element {} is {}; it must be a token id", name, ids.size(), element.dump());
+      return invalid_input("{}: element {} is {}; it must be a token id, a whole number from 0", name, ids.size(),
+                           shown(element));
     }
     ids.push_back(element.get<int32_t>());
   }
@@ -55,6 +58,16 @@ Result<std::vector<int32_t>> read_ids(const std::string& path) {
   }
   GANNET_TRY(const std::string text, read_file(path));
   return ids_from_json(text, path);
+}
+
+// The file is written beside its place and then put there, which would do away with a device or a pipe.
+Status check_output(const std::string& option, const std::string& path) {
+  namespace fs = std::filesystem;
+  if (path.empty()) return invalid_input("{} is empty; it must be the file to write", option);
+  std::error_code ignored;
+  const auto status = fs::symlink_status(path, ignored);
+  if (!fs::exists(status) || fs::is_regular_file(status)) return {};
+  return failed("{} is '{}', which is there and no regular file; it must be a file to write or replace", option, path);
 }
 
 Status check(const LogitsOptions& options, const Config& config, const std::vector<int32_t>& ids) {
@@ -77,10 +90,11 @@ Status check(const LogitsOptions& options, const Config& config, const std::vect
                             ? 1
                             : *std::max_element(config.compress_ratios.begin(), config.compress_ratios.end());
   if (ratio > 1 && options.prefix % ratio != 0) {
-    return invalid_input("--prefix is {}; a hit ends on a whole group of {} tokens", options.prefix, ratio);
+    return invalid_input("--prefix is {}; it must be a multiple of {}, as a hit ends on a whole group", options.prefix,
+                         ratio);
   }
   if (options.decode > count - options.prefix) {
-    return invalid_input("--decode is {}; at most {} ids are left behind the prefix", options.decode,
+    return invalid_input("--decode is {}; it must be at most {}, the ids behind the prefix", options.decode,
                          count - options.prefix);
   }
   return {};
@@ -223,6 +237,8 @@ Status logits(const LogitsOptions& options) {
   if (options.device != "cpu") {
     return invalid_input("--device is '{}'; this build runs the model on cpu only", options.device);
   }
+  GANNET_TRY_STATUS(check_output("--out", options.out));
+  if (options.trace) GANNET_TRY_STATUS(check_output("--trace", *options.trace));
   GANNET_TRY(const auto directory, find_model(options.model));
   GANNET_TRY(const Config config, load_config(directory / "config.json"));
   GANNET_TRY(const std::vector<int32_t> ids, read_ids(options.ids));

@@ -1,4 +1,3 @@
-#include <cstdio>
 #include <functional>
 #include <iostream>
 #include <limits>
@@ -9,6 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "text/chat_encoder.h"
 #include "text/json.h"
 #include "text/message_parser.h"
@@ -62,9 +62,7 @@ Status answer_lines(const LineFunction& answer) {
       text::append_lossy_utf8(message, result.error().message);
       json = Json(Json::Object{{"error", std::move(message)}, {"status", int64_t{400}}});
     }
-    const std::string out = text::compact_json(json) + "\n";
-    std::fwrite(out.data(), 1, out.size(), stdout);
-    std::fflush(stdout);
+    GANNET_TRY_STATUS(write_output(text::compact_json(json) + "\n"));
   }
   return {};
 }
