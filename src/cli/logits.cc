@@ -11,6 +11,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/strict_json.h"
 #include "cli/command.h"
+#include "cli/model_options.h"
 #include "cli/progress.h"
 #include "engine/loaded_model.h"
 #include "text/tokenizer.h"
@@ -34,6 +35,7 @@ struct LogitsOptions {
 };
 
 Result<std::vector<int32_t>> ids_from_json(const std::string& text, const std::string& name) {
+  GANNET_TRY_STATUS(check_utf8(text, name));
   GANNET_TRY(const nlohmann::json json, parse_strict_json(text, name));
   if (!json.is_array()) return invalid_input("{}: is {}; it must be a JSON array of token ids", name, shown(json));
   std::vector<int32_t> ids;
