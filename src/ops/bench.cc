@@ -1,9 +1,12 @@
 #include "ops/bench.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <random>
+#include <thread>
 
 #include "base/error.h"
 
@@ -14,6 +17,13 @@ constexpr int64_t kPage = 4096;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// How often the system has taken a processor from this process for another one.
+int64_t preemptions() {
+  struct rusage usage{};
+  GANNET_CHECK(::getrusage(RUSAGE_SELF, &usage) == 0);
+  return usage.ru_nivcsw;
 }
 
 uint64_t sum_words(const uint64_t* words, int64_t count) {
@@ -69,19 +79,33 @@ Benchmarks op_benchmarks(BenchArena& arena) {
 }
 
 BenchTime time_benchmark(const Benchmark& benchmark, const Device& device) {
-  constexpr size_t kFewest = 7;
-  constexpr size_t kMost = 1000;
-  constexpr double kSeconds = 0.3;
+  constexpr int64_t kEnough = 1000;
+  constexpr double kSeconds = 0.25;   // enough where nothing disturbs
+  constexpr double kMostSeconds = 1;  // for a quiet moment on a busy machine
+  constexpr size_t kFewest = 5;
   benchmark.run(device);
-  std::vector<double> times;
+  BenchTime time;
+  std::vector<double> quiet, all;
   const auto start = std::chrono::steady_clock::now();
-  while (times.size() < kFewest || (times.size() < kMost && seconds_since(start) < kSeconds)) {
+  while (all.size() < kFewest || (std::ssize(all) < kEnough && seconds_since(start) < kSeconds) ||
+         (quiet.size() < kFewest && seconds_since(start) < kMostSeconds)) {
+    const int64_t before = preemptions();
     const auto call = std::chrono::steady_clock::now();
     benchmark.run(device);
-    times.push_back(seconds_since(call));
+    all.push_back(seconds_since(call));
+    if (preemptions() == before) {
+      quiet.push_back(all.back());
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // comes back with a whole time slice
+    }
   }
-  std::sort(times.begin(), times.end());
-  return {static_cast<int64_t>(times.size()), times[times.size() / 2], times.front()};
+  time.calls = std::ssize(all);
+  time.quiet_calls = std::ssize(quiet);
+  std::vector<double>& counted = quiet.size() >= kFewest ? quiet : all;
+  std::sort(counted.begin(), counted.end());
+  time.median = counted[counted.size() / 2];
+  time.best = counted.front();
+  return time;
 }
 
 }  // namespace gannet::ops

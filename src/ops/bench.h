@@ -45,9 +45,11 @@ void add_hyper_mix_benchmarks(BenchArena& arena, Benchmarks& benchmarks);
 // All of them. The arena must outlive them.
 Benchmarks op_benchmarks(BenchArena& arena);
 
-// How often and how fast a benchmark ran on a device, after a first call that does not count.
+// How often and how fast a benchmark ran on a device, after a first call that does not count. The times are those of
+// the quiet calls, during which no other program got one of this one's processors, unless there were too few of them.
 struct BenchTime {
   int64_t calls = 0;
+  int64_t quiet_calls = 0;
   double median = 0;  // seconds
   double best = 0;
 };

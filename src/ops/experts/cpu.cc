@@ -166,9 +166,10 @@ class Experts {
 
   // Adds w2 v of all jobs to y: every thread takes some outputs of all jobs, so that each sum keeps its order.
   void down(std::span<const Job> jobs, bool last) {
-    int64_t cost = 1;
+    int64_t cost = 0;
     for (const Job& job : jobs) cost += weight_bytes(job.weights->w2, 1) * 8 + job.weights->w2.cols * job.rows;
-    const int64_t grain = std::max<int64_t>(8, (kWorthAThread / cost + 7) / 8 * 8);
+    const int64_t parts = std::clamp<int64_t>(cost * hidden_ / kWorthAThread, 1, device_.pool->size());
+    const int64_t grain = ((hidden_ + parts - 1) / parts + 7) / 8 * 8;
     device_.pool->parallel_for(hidden_, grain, [&](int64_t begin, int64_t end) {
       for (int64_t first = begin; first < end; first += kDownOutputs) {
         const int64_t count = std::min(kDownOutputs, end - first);

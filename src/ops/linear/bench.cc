@@ -24,7 +24,7 @@ constexpr Shape kShapes[] = {
     {"linear fp8", WeightFormat::fp8, 5120, 8192, true},     {"linear fp8", WeightFormat::fp8, 384, 384, true},
     {"linear mxfp4", WeightFormat::mxfp4, 2304, 5120, true}, {"linear mxfp4", WeightFormat::mxfp4, 5120, 2304, true},
     {"linear mxfp4", WeightFormat::mxfp4, 192, 384, true},   {"linear bf16", WeightFormat::bf16, 384, 5120, false},
-    {"linear bf16", WeightFormat::bf16, 16384, 5120, false}, {"linear bf16", WeightFormat::bf16, 4096, 384, false},
+    {"linear bf16", WeightFormat::bf16, 4096, 5120, false},  {"linear bf16", WeightFormat::bf16, 4096, 384, false},
     {"linear f32", WeightFormat::f32, 24, 20480, false},
 };
 

@@ -52,11 +52,12 @@ int64_t weight_bytes(const WeightMatrix& weight, int64_t outputs) {
   return 0;
 }
 
-int64_t outputs_per_thread(const WeightMatrix& weight, int64_t rows) {
+int64_t output_grain(const WeightMatrix& weight, int64_t outputs, int64_t rows, int64_t threads) {
   // Waking a thread costs some microseconds, in which one reads some tens of kilobytes or multiplies twice as often.
-  constexpr int64_t kWorth = 64 * 1024;
-  const int64_t work = std::max<int64_t>(1, weight.cols * (rows + 1) / 2);
-  return std::max<int64_t>(8, (kWorth / work + 7) / 8 * 8);
+  constexpr int64_t kWorthAThread = 64 * 1024;
+  const int64_t work = outputs * weight.cols * (rows + 1) / 2;
+  const int64_t parts = std::clamp<int64_t>(work / kWorthAThread, 1, threads);
+  return std::max<int64_t>(8, ((outputs + parts - 1) / parts + 7) / 8 * 8);
 }
 
 void prepare_rows(const Device& device, const LinearKernels& kernels, const float* x, int64_t x_stride, int64_t rows,
@@ -81,7 +82,8 @@ void linear(const Device& device, const LinearParams& params) {
   const float** x = scratch<struct LinearRowsTag, const float*>(params.rows);
   for (int64_t r = 0; r < params.rows; ++r) x[r] = prepared + r * width;
 
-  device.pool->parallel_for(params.outputs, outputs_per_thread(w, params.rows), [&](int64_t begin, int64_t end) {
+  const int64_t grain = output_grain(w, params.outputs, params.rows, device.pool->size());
+  device.pool->parallel_for(params.outputs, grain, [&](int64_t begin, int64_t end) {
     kernels->multiply({.weight = w,
                        .first = params.first_output + begin,
                        .count = end - begin,

@@ -45,8 +45,8 @@ const LinearKernels* linear_kernels(Simd simd);
 // Bytes of weights and scales that `outputs` outputs read.
 int64_t weight_bytes(const WeightMatrix& weight, int64_t outputs);
 
-// Smallest number of outputs that is worth a thread of its own.
-int64_t outputs_per_thread(const WeightMatrix& weight, int64_t rows);
+// The grain with which `outputs` outputs are worth sharing out to at most `threads` threads.
+int64_t output_grain(const WeightMatrix& weight, int64_t outputs, int64_t rows, int64_t threads);
 
 // Prepares `rows` rows at x + r * x_stride into `prepared` (prepared_cols(cols) floats apart), on all threads if there
 // is enough work.
