@@ -22,7 +22,13 @@ if(GANNET_WERROR)
   target_compile_options(gannet_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 
+# Messages name source files without the folder that they were built in.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
+
 if(GANNET_SANITIZE)
+  # With sanitizers g++ 12 no longer sees that a variant's members are set.
+  target_compile_options(gannet_options INTERFACE
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
   add_compile_options(-fsanitize=${GANNET_SANITIZE} -fno-omit-frame-pointer -g)
   add_link_options(-fsanitize=${GANNET_SANITIZE})
 endif()

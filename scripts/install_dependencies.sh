@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the packages that Gannet is built and tested with, when some are missing: Debian 12 and Ubuntu 24.04. On other
-# systems it prints the list and stops only if the compiler or a library is really not there. Quiet when all is there.
+# systems it prints the list, and stops unless the compiler and CMake are there. Quiet when nothing is to be done.
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache make pkg-config curl ca-certificates python3-venv
@@ -15,12 +15,13 @@ case $system in
   debian-12) packages+=(libboost1.81-dev) ;;
   ubuntu-24.04) packages+=(libboost1.83-dev) ;;
   *)
+    echo "gannet: $system is not a system whose packages are known here. It needs the equivalents of these Debian 12" >&2
+    echo "packages: ${packages[*]} libboost1.81-dev" >&2
     if command -v cmake >/dev/null && command -v ninja >/dev/null && command -v g++ >/dev/null; then
-      echo "gannet: $system is not a system whose packages are known here; going on with what is installed." >&2
+      echo "gannet: going on with what is installed." >&2
       exit 0
     fi
-    echo "gannet: $system is not a system whose packages are known here. Please install the equivalents of these" >&2
-    echo "Debian 12 packages, then run make again: ${packages[*]} libboost1.81-dev" >&2
+    echo "gannet: please install them and run make again." >&2
     exit 2
     ;;
 esac

@@ -6,11 +6,13 @@ cd "$(dirname "$0")/.."
 build=${BUILD:-build}
 passed=0
 failed=0
+skipped=0
 
-count() {  # count NAME PASSED FAILED
-  printf '%-24s %5d passed, %d failed\n' "$1" "$2" "$3"
+count() {  # count NAME PASSED FAILED SKIPPED
+  printf '%-24s %5d passed, %d failed, %d skipped\n' "$1" "$2" "$3" "$4"
   passed=$((passed + $2))
   failed=$((failed + $3))
+  skipped=$((skipped + $4))
 }
 
 for program in "$build"/src/*_test; do
@@ -22,9 +24,10 @@ for program in "$build"/src/*_test; do
   tests=$(grep -m1 -o '"tests": [0-9]*' "$result" 2>/dev/null | grep -o '[0-9]*')
   failures=$(grep -m1 -o '"failures": [0-9]*' "$result" 2>/dev/null | grep -o '[0-9]*')
   if [ -z "$tests" ] || { [ "$status" -ne 0 ] && [ "${failures:-0}" -eq 0 ]; }; then
-    count "$name" 0 1  # it crashed before it could report
+    count "$name" 0 1 0  # it crashed before it could report
   else
-    count "$name" $((tests - failures)) "$failures"
+    without=$(grep -c '"result": "SKIPPED"' "$result")
+    count "$name" $((tests - failures - without)) "$failures" "$without"
   fi
 done
 
@@ -42,11 +45,13 @@ for script in tests/*_test.py; do
   ran=$(grep -o '^Ran [0-9]* test' "$log" | grep -o '[0-9]*')
   bad=$(grep -oE '(failures|errors)=[0-9]+' "$log" | grep -o '[0-9]*' | awk '{s += $1} END {print s + 0}')
   if [ -z "$ran" ] || [ "$ran" -eq 0 ] || { [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; }; then
-    count "$(basename "$script")" 0 1
+    count "$(basename "$script")" 0 1 0
   else
-    count "$(basename "$script")" $((ran - bad)) "$bad"
+    without=$(grep -oE 'skipped=[0-9]+' "$log" | grep -o '[0-9]*' | awk '{s += $1} END {print s + 0}')
+    count "$(basename "$script")" $((ran - bad - without)) "$bad" "$without"
   fi
 done
 
+[ "$skipped" -eq 0 ] || echo "$skipped tests were skipped; they say why above"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

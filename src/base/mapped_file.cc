@@ -12,7 +12,8 @@
 namespace gannet {
 namespace {
 
-// A file descriptor that closes itself.
+// A file descriptor that closes itself. Files are opened without blocking: a pipe with nobody at its other end must be
+// refused, not waited for.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -58,7 +59,7 @@ Status write_in_place(const std::filesystem::path& path, std::span<const std::by
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   GANNET_TRY(const size_t size, regular_file_size(file, path));
   MappedFile mapped;
   if (size == 0) return mapped;
@@ -80,7 +81,7 @@ MappedFile::~MappedFile() {
 }
 
 Result<std::string> read_file(const std::filesystem::path& path, size_t limit) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   GANNET_TRY(const size_t size, regular_file_size(file, path));
   if (size > limit) return invalid_input("{}: has {} bytes; at most {} are accepted", path.string(), size, limit);
   std::string text(size, '\0');

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cmath>
 #include <fstream>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -44,10 +43,10 @@ void bind_to(int processor) {
 // CPUs granted by the cgroup (v2) quota, or 0 when there is no limit.
 int quota_processors() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
+  double quota = 0;  // microseconds a period; the word "max" does not parse and means no limit
   double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 0;
-  return std::max(1, static_cast<int>(std::floor(std::stod(quota) / period)));
+  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return 0;
+  return std::max(1, static_cast<int>(std::floor(quota / period)));
 }
 
 }  // namespace
@@ -78,6 +77,13 @@ struct ThreadPool::Impl {
     }
   }
 
+  void end() {
+    stop.store(true, std::memory_order_release);
+    generation.fetch_add(1, std::memory_order_acq_rel);
+    generation.notify_all();
+    for (auto& worker : workers) worker.join();
+  }
+
   void wait_for_workers() {
     for (int i = 0; i < kSpins; ++i) {
       if (running.load(std::memory_order_acquire) == 0) return;
@@ -95,19 +101,22 @@ ThreadPool::ThreadPool(int threads, bool pin) : threads_(threads), impl_(std::ma
   const auto processors = allowed_processors();
   // More threads than processors would be pinned on top of each other; then the kernel places them better.
   pin = pin && static_cast<int>(processors.size()) >= threads;
-  for (int t = 1; t < threads; ++t) {
-    impl_->workers.emplace_back([this, t, pin, processors] {
-      if (pin) bind_to(processors[t]);
-      impl_->work(t);
-    });
+  impl_->workers.reserve(threads);
+  try {
+    for (int t = 1; t < threads; ++t) {
+      impl_->workers.emplace_back([this, t, pin, processors] {
+        if (pin) bind_to(processors[t]);
+        impl_->work(t);
+      });
+    }
+  } catch (...) {  // the system has no more threads to give
+    impl_->end();
+    throw;
   }
 }
 
 ThreadPool::~ThreadPool() {
-  impl_->stop.store(true, std::memory_order_release);
-  impl_->generation.fetch_add(1, std::memory_order_acq_rel);
-  impl_->generation.notify_all();
-  for (auto& worker : impl_->workers) worker.join();
+  impl_->end();
 }
 
 void ThreadPool::run(const std::function<void(int)>& body) {

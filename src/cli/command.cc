@@ -1,7 +1,10 @@
 #include "cli/command.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
+#include <exception>
+#include <new>
 #include <utility>
 
 namespace gannet::cli {
@@ -15,13 +18,20 @@ std::function<Status()>& chosen_action() {
   return action;
 }
 
-// Parses a whole decimal number; CLI11's own conversion accepts trailing text in some versions.
+// The whole text as a decimal number; CLI11's own conversion also takes hexadecimal ones.
+template <class Number>
+bool parse_number(const std::string& text, Number& value) {
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && rest == end;
+}
+
 template <class Number>
 CLI::Validator in_range(const std::string& name, Number low, Number high) {
   return CLI::Validator(
       [name, low, high](std::string& text) -> std::string {
         Number value{};
-        if (!CLI::detail::lexical_cast(text, value) || !(value >= low && value <= high)) {
+        if (!parse_number(text, value) || !(value >= low && value <= high)) {
           return fmt::format("{} is '{}'; it must be a number from {} to {}", name, text, low, high);
         }
         return {};
@@ -73,6 +83,17 @@ std::string usage_message(const CLI::App& root, const CLI::ParseError& error) {
     if (letter == '\n') letter = ' ';
   }
   return text;
+}
+
+// What no command expects, such as too little memory, is still one line and an exit status.
+Status run_action() {
+  try {
+    return chosen_action()();
+  } catch (const std::bad_alloc&) {
+    return failed("out of memory");
+  } catch (const std::exception& error) {
+    return failed("{}", error.what());
+  }
 }
 
 }  // namespace
@@ -163,7 +184,7 @@ int run_program(int argc, char** argv, const std::function<void(Command&)>& add_
     std::fprintf(stderr, "gannet: %s\n", usage_message(app, error).c_str());
     return kUsageError;
   }
-  const auto status = chosen_action()();
+  const auto status = run_action();
   if (status) return 0;
   std::fprintf(stderr, "gannet: %s\n", status.error().message.c_str());
   return status.error().kind == ErrorKind::invalid_input ? kUsageError : kFailure;

@@ -99,17 +99,27 @@ class SerialEngine : public Engine {
       queue_.pop_front();
       lock.unlock();
 
-      end(queued, run(queued));
+      end(queued, run_guarded(queued));
     }
   }
 
-  void end(const Queued& queued, FinishReason reason) {
+  // One request that runs out of memory must not take the others with it.
+  Result<FinishReason> run_guarded(const Queued& queued) {
+    try {
+      return run(queued);
+    } catch (const std::exception& error) {
+      spdlog::error("request {} failed: {}", queued.id, error.what());
+      return failed("the request failed: {}", error.what());
+    }
+  }
+
+  void end(const Queued& queued, Result<FinishReason> reason) {
     {
       const std::scoped_lock lock(mutex_);
       live_.erase(queued.id);
       cancelled_.erase(queued.id);
     }
-    if (queued.request.on_end) queued.request.on_end(reason);
+    if (queued.request.on_end) queued.request.on_end(std::move(reason));
   }
 
   // Ends waiting requests that were cancelled, so that they need not wait for the running one.

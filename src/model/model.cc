@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "model/forward.h"
@@ -11,12 +12,10 @@ Status check_token_map(const Config& config, const std::vector<int32_t>& map) {
   if (static_cast<int64_t>(map.size()) != config.vocab_size) {
     return invalid_input("Engram's token map has {} ids; the model's vocab_size is {}", map.size(), config.vocab_size);
   }
-  for (const int32_t id : map) {
-    if (id < 0 || id >= config.engram_compressed_vocab_size) {
-      return invalid_input(
-          "the tokenizer gives the compressed token id {}; config.json's engram_compressed_vocab_size is {}", id,
-          config.engram_compressed_vocab_size);
-    }
+  const auto [least, most] = std::minmax_element(map.begin(), map.end());
+  if (*least < 0 || *most + 1 != config.engram_compressed_vocab_size) {
+    return invalid_input("the tokenizer has {} compressed token ids; config.json's engram_compressed_vocab_size is {}",
+                         *most + 1, config.engram_compressed_vocab_size);
   }
   return {};
 }

@@ -19,7 +19,7 @@ void select_blocks(const IndexCandidatesParams& p, int64_t r) {
   }
   if (blocks > 0) best[blocks - 1] = std::numeric_limits<float>::infinity();
 
-  int32_t* chosen = scratch<struct BlockTag, int32_t>(p.max_blocks);
+  int32_t* chosen = scratch<struct BlockTag, int32_t>(std::min(blocks, p.max_blocks));
   const int64_t count = top_k_row(best, blocks, p.max_blocks, chosen);
   int32_t* entries = p.entries + r * p.entry_stride;
   int32_t written = 0;

@@ -20,7 +20,10 @@ void choose(const RouterParams& p, float* logits, int64_t r) {
   const float* score = logits;
   std::iota(order, order + count, 0);
   // NaN sorts last, so that a broken input cannot break the order.
-  const auto rank = [&](int32_t e) { return std::isnan(score[e]) ? -INFINITY : score[e] + p.bias[e]; };
+  const auto rank = [&](int32_t e) {
+    const float value = score[e] + p.bias[e];
+    return std::isnan(value) ? -INFINITY : value;
+  };
   std::partial_sort(order, order + p.top_k, order + count, [&](int32_t a, int32_t b) {
     const float left = rank(a);
     const float right = rank(b);
