@@ -84,6 +84,7 @@ Workspace::Workspace(const Config& c, int64_t rows, int64_t max_tokens)
       post(rows * c.hc_mult),
       mix(rows * c.hc_mult * c.hc_mult),
       x(rows * c.hidden_size),
+      operand(rows * c.hidden_size),
       y(rows * c.hidden_size),
       query_latent(rows * c.q_lora_rank),
       q(rows * c.num_attention_heads * c.head_dim),
@@ -216,8 +217,8 @@ void Model::Forward::add_engram(int64_t n) {
 void Model::Forward::publish(int64_t n) {
   const LayerPlan& plan = plan_.layers[n];
   const CompressorWeights& weights = *weights_.layer(n).compressor;
-  linear(work_.x, weights.wkv, work_.kv, false);
-  if (weights.wgate) linear(work_.x, *weights.wgate, work_.gate, false);
+  linear(work_.operand, weights.wkv, work_.kv, false);
+  if (weights.wgate) linear(work_.operand, *weights.wgate, work_.gate, false);
 
   std::vector<ops::InsertSequence> sequences;
   for (const RowSet::Range& range : rows_.ranges) {
@@ -250,6 +251,7 @@ void Model::Forward::cut_rows() {
   compact(work_.streams, config_.hc_mult * config_.hidden_size, kept.batch_row);
   compact(work_.pre, config_.hc_mult, kept.batch_row);
   compact(work_.x, config_.hidden_size, kept.batch_row);
+  compact(work_.operand, config_.hidden_size, kept.batch_row);
   rows_ = std::move(kept);
 }
 
@@ -330,7 +332,7 @@ void Model::Forward::select_entries(int64_t n) {
     work_.visible[r] = static_cast<int32_t>((rows_.positions[r] + 1) / plan_.layers[n].ratio);
   }
   linear(work_.query_latent, weights.wq_b, work_.index_q, quantize_);
-  linear(work_.x, weights.weights_proj, work_.index_weights, false);
+  linear(work_.operand, weights.weights_proj, work_.index_weights, false);
   const auto dim = static_cast<float>(config_.index_head_dim);
   const auto heads = static_cast<float>(config_.index_n_heads);
   const float scale = 1.0F / (std::sqrt(dim) * std::sqrt(heads));
@@ -410,7 +412,7 @@ void Model::Forward::select_tile(int64_t n, int64_t begin, int64_t end) {
 
 void Model::Forward::experts(int64_t n) {
   const LayerWeights& weights = weights_.layer(n);
-  ops::router(device_, {.x = work_.x.data(),
+  ops::router(device_, {.x = work_.operand.data(),
                         .rows = rows_.rows(),
                         .gate = weights.gate,
                         .bias = weights.gate_bias,
@@ -462,6 +464,7 @@ void Model::Forward::apply(const float* y, const uint16_t* norm) {
                              .norm = norm,
                              .norm_eps = norm_eps_,
                              .x = work_.x.data(),
+                             .operand = work_.operand.data(),
                              .activations = activations_});
 }
 

@@ -34,7 +34,8 @@ struct Workspace {
   std::vector<float> pre;      // [rows, hc_mult]: weights of the next sublayer's input
   std::vector<float> post;     // [rows, hc_mult]
   std::vector<float> mix;      // [rows, hc_mult, hc_mult]
-  std::vector<float> x;        // [rows, hidden]: normed input of the sublayer
+  std::vector<float> x;        // [rows, hidden]: normed input of the sublayer, for products with Q8 in front
+  std::vector<float> operand;  // [rows, hidden]: the same rounded, for products without
   std::vector<float> y;        // [rows, hidden]: its output
 
   std::vector<float> query_latent;        // [rows, q_lora_rank]

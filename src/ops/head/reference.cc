@@ -5,7 +5,7 @@
 namespace gannet::ops {
 namespace {
 
-HyperApplyParams collapse(const HeadParams& p, float* x) {
+HyperApplyParams collapse(const HeadParams& p, float* x, float* operand) {
   return {.streams = p.streams,
           .rows = p.rows,
           .streams_per_row = p.streams_per_row,
@@ -14,6 +14,7 @@ HyperApplyParams collapse(const HeadParams& p, float* x) {
           .norm = p.norm,
           .norm_eps = p.norm_eps,
           .x = x,
+          .operand = operand,
           .activations = p.activations};
 }
 
@@ -32,14 +33,16 @@ LinearParams project(const HeadParams& p, const float* x) {
 
 void head_reference(const HeadParams& p) {
   float* x = scratch<struct HeadTag>(p.rows * p.hidden);
-  hyper_apply_reference(collapse(p, x), 0, p.rows);
-  linear_reference(project(p, x));
+  float* operand = scratch<struct HeadOperandTag>(p.rows * p.hidden);
+  hyper_apply_reference(collapse(p, x, operand), 0, p.rows);
+  linear_reference(project(p, operand));
 }
 
 void head(const Device& device, const HeadParams& p) {
   float* x = scratch<struct HeadTag>(p.rows * p.hidden);
-  hyper_apply(device, collapse(p, x));
-  linear(device, project(p, x));
+  float* operand = scratch<struct HeadOperandTag>(p.rows * p.hidden);
+  hyper_apply(device, collapse(p, x, operand));
+  linear(device, project(p, operand));
 }
 
 }  // namespace gannet::ops

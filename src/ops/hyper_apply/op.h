@@ -7,7 +7,7 @@
 namespace gannet::ops {
 
 // Takes a sublayer's output into the streams and prepares the next sublayer's input (spec: model 3.3, "Sublayer use"):
-//   streams'[k] = bf16(post[k] y + sum_j mix[j][k] streams[j]),   x = bf16(RMSNorm(sum_j pre[j] streams'[j])).
+//   streams'[k] = bf16(post[k] y + sum_j mix[j][k] streams[j]),   x = RMSNorm(sum_j pre[j] streams'[j]).
 // Without a sublayer output (y null) the streams stay and only x is made: the first layer, and layers behind Engram.
 // Without a norm (null) no x is made: behind the last layer.
 struct HyperApplyParams {
@@ -21,7 +21,8 @@ struct HyperApplyParams {
   const float* pre = nullptr;      // [rows, s]: weights of the next sublayer's input
   const uint16_t* norm = nullptr;  // bf16 [hidden]: the next sublayer's norm
   float norm_eps = 0;
-  float* x = nullptr;  // [rows, hidden]
+  float* x = nullptr;        // [rows, hidden]: for products with Q8 in front
+  float* operand = nullptr;  // [rows, hidden]: x rounded, for products without
   Activations activations = Activations::bf16;
 };
 

@@ -37,7 +37,8 @@ void hyper_apply_reference(const HyperApplyParams& p, int64_t begin, int64_t end
       for (int64_t j = 0; j < s; ++j) sum += p.pre[r * s + j] * streams[j * p.hidden + i];
       x[i] = sum;
     }
-    rms_norm_row(x, x, p.hidden, p.norm, p.norm_eps, p.activations);
+    rms_norm_row(x, x, p.hidden, p.norm, p.norm_eps, Activations::fp32);
+    for (int64_t i = 0; i < p.hidden; ++i) p.operand[r * p.hidden + i] = rounded(x[i], p.activations);
   }
 }
 

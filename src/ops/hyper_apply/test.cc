@@ -10,7 +10,7 @@ namespace {
 
 struct Boundary {
   int64_t rows, s, hidden;
-  std::vector<float> streams, y, post, mix, pre, x;
+  std::vector<float> streams, y, post, mix, pre, x, operand;
   std::vector<uint16_t> norm;
 
   Boundary(int64_t row_count, int64_t streams_per_row, int64_t hidden_size)
@@ -23,6 +23,7 @@ struct Boundary {
         mix(rows * s * s),
         pre(rows * s),
         x(poisoned(rows * hidden)),
+        operand(poisoned(rows * hidden)),
         norm(bf16_ones(hidden)) {}
 
   HyperApplyParams params(Activations activations = Activations::bf16) {
@@ -37,11 +38,12 @@ struct Boundary {
             .norm = norm.data(),
             .norm_eps = 1e-20F,
             .x = x.data(),
+            .operand = operand.data(),
             .activations = activations};
   }
   std::vector<float> outputs() const {
     std::vector<float> all = streams;
-    all.insert(all.end(), x.begin(), x.end());
+    all.insert(all.end(), operand.begin(), operand.end());
     return all;
   }
 };
@@ -144,8 +146,8 @@ TEST(HyperApply, CollapseIsNotRoundedBeforeItsNorm) {
   auto params = b.params();
   params.y = nullptr;
   hyper_apply_reference(params, 0, 1);
-  EXPECT_EQ(b.x[0], 1.0F);
-  EXPECT_EQ(b.x[1], 1.0F);
+  EXPECT_EQ(b.operand[0], 1.0F);
+  EXPECT_EQ(b.operand[1], 1.0F);
 }
 
 TEST(HyperApply, WithoutOutputStreamsStayAndTheInputIsMade) {
@@ -203,7 +205,7 @@ TEST(HyperApply, RowsDoNotDependOnTheirNeighbours) {
     std::copy_n(all.pre.begin() + r * 4, 4, alone.pre.begin());
     alone.norm = all.norm;
     hyper_apply(device, alone.params());
-    expect_same_bits(alone.x, std::span(together.x).subspan(r * 48, 48));
+    expect_same_bits(alone.operand, std::span(together.operand).subspan(r * 48, 48));
     expect_same_bits(alone.streams, std::span(together.streams).subspan(r * 192, 192));
   });
 }
