@@ -179,6 +179,29 @@ TEST(Bodies, ErrorsNameTheField) {
   }
 }
 
+std::string body_with(const std::string& member) {
+  return R"({"messages":[{"role":"user","content":"x"}],)" + member + "}";
+}
+
+std::string biases(size_t count) {
+  std::string members;
+  for (size_t id = 0; id < count; ++id) members += fmt::format("{}\"{}\":1", id == 0 ? "" : ",", id);
+  return body_with("\"logit_bias\":{" + members + "}");
+}
+
+TEST(ChatBody, BoundsLogitBias) {
+  EXPECT_EQ(chat_request(biases(1024)).value().sampling.logit_bias.size(), 1024U);
+  for (const size_t count : {1025, 1'000'000}) {
+    const auto request = chat_request(biases(count));
+    ASSERT_FALSE(request);
+    EXPECT_THAT(request.error().message, HasSubstr(fmt::format("logit_bias: {} token ids; at most 1024", count)));
+  }
+  EXPECT_TRUE(chat_request(body_with(R"("logit_bias":{"5":null})")).value().sampling.logit_bias.empty());
+  EXPECT_THAT(chat_request(body_with(R"("logit_bias":{"5":101})")).error().message,
+              HasSubstr("logit_bias.5: 101 is out of range"));
+  EXPECT_THAT(chat_request(body_with(R"("logit_bias":{"5":"x"})")).error().message, HasSubstr("logit_bias.5"));
+}
+
 TEST(ChatBody, WhatGannetAcceptsBeyondTheOfficialApi) {
   const std::string plain =
       chat_prompt(R"({"messages":[{"role":"user","content":"q"}],"thinking":{"type":"disabled"}})");

@@ -18,6 +18,23 @@ std::string shown(std::string_view value) {
   return json_quote(std::string(value.substr(0, end)) + "…");
 }
 
+Result<double> number_of(const Json& value, std::string_view path, double low, double high) {
+  double number = 0;
+  if (const auto* real = std::get_if<double>(&value.value())) {
+    number = *real;
+  } else if (const auto* whole = std::get_if<int64_t>(&value.value())) {
+    number = static_cast<double>(*whole);
+  } else if (const auto* natural = std::get_if<uint64_t>(&value.value())) {
+    number = static_cast<double>(*natural);
+  } else {
+    return wrong_type(path, "a number", value);
+  }
+  if (!(number >= low && number <= high)) {
+    return invalid_input("{}: {} is out of range; expected {} to {}", path, python_json(value), low, high);
+  }
+  return number;
+}
+
 Result<Json> parse_body(std::string_view body) {
   auto parsed = parse_json(body);
   if (!parsed) return invalid_input("the request body is not JSON: {}", parsed.error().message);
@@ -78,19 +95,7 @@ Result<bool> Fields::flag_or(std::string_view key, bool fallback) const {
 Result<std::optional<double>> Fields::number(std::string_view key, double low, double high) const {
   const Json* value = get(key);
   if (value == nullptr) return std::optional<double>{};
-  double number = 0;
-  if (const auto* real = std::get_if<double>(&value->value())) {
-    number = *real;
-  } else if (const auto* whole = std::get_if<int64_t>(&value->value())) {
-    number = static_cast<double>(*whole);
-  } else if (const auto* natural = std::get_if<uint64_t>(&value->value())) {
-    number = static_cast<double>(*natural);
-  } else {
-    return wrong_type(path(key), "a number", *value);
-  }
-  if (!(number >= low && number <= high)) {
-    return invalid_input("{}: {} is out of range; expected {} to {}", path(key), python_json(*value), low, high);
-  }
+  GANNET_TRY(const double number, number_of(*value, path(key), low, high));
   return std::optional(number);
 }
 

@@ -47,6 +47,9 @@ tl::unexpected<Error> wrong_type(std::string_view path, std::string_view wanted,
 // A value for an error message: quoted and cut to a sensible length.
 std::string shown(std::string_view value);
 
+// The number that is `value`, in [low, high].
+Result<double> number_of(const Json& value, std::string_view path, double low, double high);
+
 // The body of a request: a JSON object.
 Result<Json> parse_body(std::string_view body);
 

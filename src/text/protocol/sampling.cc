@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 constexpr double kMaxDouble = std::numeric_limits<double>::max();
 constexpr size_t kMostStops = 16;
+constexpr size_t kMostBiases = 1024;
 constexpr int64_t kMostAnswers = 128;
 constexpr int64_t kMostTopLogprobs = 20;
 
@@ -55,15 +56,20 @@ Status read_stop_token_ids(const Fields& body, SamplingRequest& sampling) {
 Status read_logit_bias(const Fields& body, SamplingRequest& sampling) {
   const Json* biases = body.get("logit_bias");
   if (biases == nullptr) return {};
-  GANNET_TRY(const auto fields, Fields::of(*biases, body.path("logit_bias")));
-  for (const auto& [name, value] : *biases->object()) {
+  const std::string path = body.path("logit_bias");
+  const auto* members = biases->object();
+  if (members == nullptr) return wrong_type(path, "an object", *biases);
+  if (members->size() > kMostBiases) {
+    return invalid_input("{}: {} token ids; at most {} are supported", path, members->size(), kMostBiases);
+  }
+  for (const auto& [name, value] : *members) {
     int32_t id = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
     if (error != std::errc() || end != name.data() + name.size() || id < 0) {
-      return invalid_input("{}: the key {} is no token id", body.path("logit_bias"), shown(name));
+      return invalid_input("{}: the key {} is no token id", path, shown(name));
     }
-    GANNET_TRY(const auto bias, fields.number(name, -100, 100));
-    if (bias) sampling.logit_bias[id] = *bias;
+    if (value.is_null()) continue;
+    GANNET_TRY(sampling.logit_bias[id], number_of(value, fmt::format("{}.{}", path, id), -100, 100));
   }
   return {};
 }
