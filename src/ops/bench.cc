@@ -27,8 +27,10 @@ int64_t preemptions() {
 }
 
 uint64_t sum_words(const uint64_t* words, int64_t count) {
+  constexpr int64_t kAhead = 8192 / 8;  // what the processor foresees alone is a fifth slower
   uint64_t sums[8] = {};
   for (int64_t i = 0; i + 8 <= count; i += 8) {
+    __builtin_prefetch(words + i + kAhead);
     for (int lane = 0; lane < 8; ++lane) sums[lane] += words[i + lane];
   }
   uint64_t total = 0;
