@@ -71,6 +71,21 @@ TEST_F(OpenAiChatTest, AnswersWhole) {
   EXPECT_EQ(usage["prompt_cache_miss_tokens"], prompt);
 }
 
+TEST_F(OpenAiChatTest, AnswersWholeWhateverIsReadyAtOnce) {
+  constexpr size_t kTokens = 3000;
+  const int32_t x = tokenizer().encode("x")->front();
+  engine_.script.assign(kTokens, x);
+  engine_.script.push_back(engine_.config().eos_token_id);
+  engine_.with_logprobs = true;
+  start();
+  TestJson request = body();
+  request["logprobs"] = true;
+  const auto response = post(kPath, request);
+  EXPECT_EQ(response["choices"][0]["message"]["content"], std::string(kTokens, 'x'));
+  EXPECT_EQ(response["choices"][0]["logprobs"]["content"].size(), kTokens + 1);
+  EXPECT_EQ(response["usage"]["completion_tokens"], kTokens + 1);
+}
+
 TEST_F(OpenAiChatTest, SendsTheEncodedConversationToTheEngine) {
   script("x");
   start();

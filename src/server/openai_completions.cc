@@ -5,30 +5,11 @@
 
 #include "server/answer_set.h"
 #include "server/completions_body.h"
+#include "server/openai_answers.h"
 #include "server/openai_json.h"
 
 namespace gannet::server {
 namespace {
-
-struct CompletionsResponse {
-  std::string id = new_id("cmpl-");
-  int64_t created = unix_time();
-  std::string model;
-  const text::Tokenizer* tokenizer = nullptr;
-  bool logprobs = false;
-  bool include_usage = false;
-  bool continuous_usage = false;
-  std::vector<std::string> echoes;  // what each answer begins with
-
-  OrderedJson head() const {
-    OrderedJson json;
-    json["id"] = id;
-    json["object"] = "text_completion";
-    json["created"] = created;
-    json["model"] = model;
-    return json;
-  }
-};
 
 size_t code_points(std::string_view text) {
   size_t count = 0;
@@ -65,134 +46,79 @@ OrderedJson finish_json(const Answer& answer) {
   return text::finish_reason_name(answer.message().finish_reason);
 }
 
-class CompletionsStream : public StreamedAnswer {
+using Echoes = std::vector<std::string>;  // what each answer begins with
+
+class CompletionsStream : public OpenAiStream {
  public:
-  CompletionsStream(CompletionsResponse response, AnswerSet answers)
-      : response_(std::move(response)), answers_(std::move(answers)), choices_(answers_.size()) {}
-
-  void start(std::function<void()> wake) override { answers_.notify(wake); }
-  std::string content_type() const override { return "text/event-stream"; }
-  Headers headers() const override { return stream_headers(response_.id); }
-  std::string_view keep_alive() const override { return kSsePing; }
-
-  bool pull(std::string& out) override {
-    for (size_t index = 0; index < answers_.size(); ++index) {
-      if (!choices_[index].finished) advance(index, out);
-      if (const auto& error = answers_[index].error()) {
-        out += sse_error(*error);
-        out += kSseDone;
-        return true;
-      }
-    }
-    if (!answers_.all_ended()) return false;
-    if (response_.include_usage) {
-      OrderedJson last = response_.head();
-      last["choices"] = OrderedJson::array();
-      last["usage"] = usage_json(answers_);
-      out += sse_event(last);
-    }
-    out += kSseDone;
-    return true;
-  }
+  CompletionsStream(OpenAiResponse response, AnswerSet answers, Echoes echoes)
+      : OpenAiStream(std::move(response), std::move(answers)),
+        echoes_(std::move(echoes)),
+        choices_(this->answers().size()) {}
 
  private:
   struct Choice {
     bool begun = false;
-    bool finished = false;
     size_t offset = 0;
     std::vector<Token> tokens;  // generated since the last chunk; only kept for their logprobs
   };
 
-  void advance(size_t index, std::string& out) {
-    Answer& answer = answers_[index];
+  void append(size_t index, Answer::Step step, std::string& out) override {
+    const Answer& answer = answers()[index];
     Choice& choice = choices_[index];
-    auto step = answer.advance();
-    if (response_.logprobs) {
+    if (response().logprobs) {
       for (auto& token : step.tokens) choice.tokens.push_back(std::move(token));
     }
     std::string text;
     if (answer.started() && !std::exchange(choice.begun, true)) {
-      text = response_.echoes[index];
+      text = echoes_[index];
       choice.offset = code_points(text);
     }
     for (const auto& delta : step.deltas) text += delta.text;
-    choice.finished = answer.ended();
-    if (answer.error() || (text.empty() && !choice.finished)) return;
-    out += chunk(index, std::move(text));
+    if (answer.error() || (text.empty() && !answer.ended())) return;
+    out += choice_chunk(index, std::move(text));
   }
 
-  std::string chunk(size_t index, std::string text) {
+  std::string choice_chunk(size_t index, std::string text) {
+    const Answer& answer = answers()[index];
     Choice& choice = choices_[index];
     OrderedJson json_choice;
     json_choice["index"] = index;
     json_choice["text"] = std::move(text);
     json_choice["logprobs"] = nullptr;
-    if (response_.logprobs) {
+    if (response().logprobs) {
       const auto tokens = std::exchange(choice.tokens, {});
-      json_choice["logprobs"] = logprobs_json(*response_.tokenizer, tokens, choice.offset);
+      json_choice["logprobs"] = logprobs_json(*response().tokenizer, tokens, choice.offset);
     }
-    json_choice["finish_reason"] = finish_json(answers_[index]);
-    const auto& stop = answers_[index].message().stop_sequence;
-    if (choice.finished && stop) json_choice["stop_reason"] = *stop;
-    OrderedJson json = response_.head();
-    json["choices"] = OrderedJson::array({std::move(json_choice)});
-    if (response_.continuous_usage) {
-      json["usage"] = usage_json(answers_);
-    } else if (response_.include_usage) {
-      json["usage"] = nullptr;
-    }
-    return sse_event(json);
+    json_choice["finish_reason"] = finish_json(answer);
+    const auto& stop = answer.message().stop_sequence;
+    if (answer.ended() && stop) json_choice["stop_reason"] = *stop;
+    return chunk(std::move(json_choice));
   }
 
-  CompletionsResponse response_;
-  AnswerSet answers_;
+  Echoes echoes_;
   std::vector<Choice> choices_;
 };
 
-class CompletionsWhole : public WholeAnswer {
+class CompletionsWhole : public OpenAiWhole {
  public:
-  CompletionsWhole(CompletionsResponse response, AnswerSet answers)
-      : response_(std::move(response)), answers_(std::move(answers)), tokens_(answers_.size()) {}
-
-  void start(std::function<void()> wake) override { answers_.notify(wake); }
-
-  std::optional<HttpResponse> poll() override {
-    for (size_t index = 0; index < answers_.size(); ++index) {
-      auto step = answers_[index].advance();
-      if (response_.logprobs) {
-        for (auto& token : step.tokens) tokens_[index].push_back(std::move(token));
-      }
-      if (const auto& error = answers_[index].error()) return openai_error(api_error(*error));
-    }
-    if (!answers_.all_ended()) return std::nullopt;
-
-    OrderedJson json = response_.head();
-    json["choices"] = OrderedJson::array();
-    for (size_t index = 0; index < answers_.size(); ++index) json["choices"].push_back(choice(index));
-    json["usage"] = usage_json(answers_);
-    HttpResponse response;
-    response.body = to_text(json);
-    response.headers = answer_headers(response_.id);
-    return response;
-  }
+  CompletionsWhole(OpenAiResponse response, AnswerSet answers, Echoes echoes)
+      : OpenAiWhole(std::move(response), std::move(answers)), echoes_(std::move(echoes)) {}
 
  private:
-  OrderedJson choice(size_t index) const {
-    const Answer& answer = answers_[index];
+  OrderedJson choice(size_t index, const std::vector<Token>& tokens) const override {
+    const Answer& answer = answers()[index];
     OrderedJson json;
     json["index"] = index;
-    json["text"] = response_.echoes[index] + answer.content();
+    json["text"] = echoes_[index] + answer.content();
     json["logprobs"] = nullptr;
-    size_t offset = code_points(response_.echoes[index]);
-    if (response_.logprobs) json["logprobs"] = logprobs_json(*response_.tokenizer, tokens_[index], offset);
+    size_t offset = code_points(echoes_[index]);
+    if (response().logprobs) json["logprobs"] = logprobs_json(*response().tokenizer, tokens, offset);
     json["finish_reason"] = finish_json(answer);
     if (const auto& stop = answer.message().stop_sequence) json["stop_reason"] = *stop;
     return json;
   }
 
-  CompletionsResponse response_;
-  AnswerSet answers_;
-  std::vector<std::vector<Token>> tokens_;  // of each answer; only kept for their logprobs
+  Echoes echoes_;
 };
 
 std::string echo_of(const text::Tokenizer& tokenizer, const std::vector<int32_t>& prompt) {
@@ -210,15 +136,18 @@ ApiResult<Reply> answer(const ServedModel& model, const HttpRequest& request) {
   CompletionsBody& body = *parsed;
   GANNET_TRY_STATUS(check_model(model, body.model));
 
-  CompletionsResponse response;
+  OpenAiResponse response;
+  response.id = new_id("cmpl-");
+  response.object = "text_completion";
   response.model = model.names.front();
   response.tokenizer = model.tokenizer;
   response.logprobs = body.sampling.logprobs;
   response.include_usage = body.include_usage;
   response.continuous_usage = body.continuous_usage;
+  Echoes echoes;
   for (const auto& prompt : body.prompts) {
     const std::string echo = body.echo ? echo_of(*model.tokenizer, prompt) : std::string();
-    response.echoes.insert(response.echoes.end(), static_cast<size_t>(body.sampling.n), echo);
+    echoes.insert(echoes.end(), static_cast<size_t>(body.sampling.n), echo);
   }
 
   AnswerSet::Plan plan;
@@ -227,8 +156,9 @@ ApiResult<Reply> answer(const ServedModel& model, const HttpRequest& request) {
   plan.parse.stop = body.sampling.stop;
   plan.sampling = std::move(body.sampling);
   GANNET_TRY(AnswerSet answers, AnswerSet::start(model, std::move(plan)));
-  if (body.stream) return std::make_unique<CompletionsStream>(std::move(response), std::move(answers));
-  return std::make_unique<CompletionsWhole>(std::move(response), std::move(answers));
+  if (body.stream)
+    return std::make_unique<CompletionsStream>(std::move(response), std::move(answers), std::move(echoes));
+  return std::make_unique<CompletionsWhole>(std::move(response), std::move(answers), std::move(echoes));
 }
 
 }  // namespace

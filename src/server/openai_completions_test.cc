@@ -30,6 +30,12 @@ TEST_F(OpenAiCompletionsTest, AnswersWhole) {
   EXPECT_EQ(engine_.seen()[0].prompt, *tokenizer().encode("Hello "));
 }
 
+TEST_F(OpenAiCompletionsTest, AnswersWholeWhateverIsReadyAtOnce) {
+  engine_.script.assign(3000, tokenizer().encode("x")->front());
+  start();
+  EXPECT_EQ(post(kPath, {{"prompt", "a"}, {"n", 2}})["choices"][1]["text"], std::string(3000, 'x'));
+}
+
 TEST_F(OpenAiCompletionsTest, TakesAllFormsOfPrompts) {
   script("x");
   start();

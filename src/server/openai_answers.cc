@@ -1,0 +1,86 @@
+#include "server/openai_answers.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "server/errors.h"
+
+namespace gannet::server {
+
+OrderedJson OpenAiResponse::head() const {
+  OrderedJson json;
+  json["id"] = id;
+  json["object"] = object;
+  json["created"] = created;
+  json["model"] = model;
+  return json;
+}
+
+OpenAiStream::OpenAiStream(OpenAiResponse response, AnswerSet answers)
+    : response_(std::move(response)), answers_(std::move(answers)) {}
+
+bool OpenAiStream::pull(std::string& out) {
+  for (size_t index = 0; index < answers_.size(); ++index) {
+    Answer& answer = answers_[index];
+    if (answer.ended()) continue;
+    append(index, answer.advance(), out);
+    if (const auto& error = answer.error()) {
+      out += sse_error(*error);
+      out += kSseDone;
+      return true;
+    }
+  }
+  if (!answers_.all_ended()) return false;
+  if (response_.include_usage) {
+    OrderedJson last = response_.head();
+    last["choices"] = OrderedJson::array();
+    last["usage"] = usage_json(answers_);
+    out += sse_event(last);
+  }
+  out += kSseDone;
+  return true;
+}
+
+std::string OpenAiStream::chunk(OrderedJson choice) const {
+  OrderedJson json = response_.head();
+  json["choices"] = OrderedJson::array({std::move(choice)});
+  if (response_.continuous_usage) {
+    json["usage"] = usage_json(answers_);
+  } else if (response_.include_usage) {
+    json["usage"] = nullptr;
+  }
+  return sse_event(json);
+}
+
+OpenAiWhole::OpenAiWhole(OpenAiResponse response, AnswerSet answers)
+    : response_(std::move(response)), answers_(std::move(answers)), tokens_(answers_.size()) {}
+
+// One step may leave tokens behind, and then no wake comes; a step without deltas leaves none.
+void OpenAiWhole::take_all(size_t index) {
+  Answer& answer = answers_[index];
+  for (bool more = true; more;) {
+    auto step = answer.advance();
+    more = !step.deltas.empty() && !answer.ended();
+    if (!response_.logprobs) continue;
+    for (auto& token : step.tokens) tokens_[index].push_back(std::move(token));
+  }
+}
+
+std::optional<HttpResponse> OpenAiWhole::poll() {
+  for (size_t index = 0; index < answers_.size(); ++index) {
+    take_all(index);
+    if (const auto& error = answers_[index].error()) return openai_error(api_error(*error));
+  }
+  if (!answers_.all_ended()) return std::nullopt;
+
+  OrderedJson json = response_.head();
+  json["choices"] = OrderedJson::array();
+  for (size_t index = 0; index < answers_.size(); ++index) json["choices"].push_back(choice(index, tokens_[index]));
+  json["usage"] = usage_json(answers_);
+  HttpResponse response;
+  response.body = to_text(json);
+  response.headers = answer_headers(response_.id);
+  return response;
+}
+
+}  // namespace gannet::server

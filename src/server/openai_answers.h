@@ -1,0 +1,77 @@
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/answer_set.h"
+#include "server/http.h"
+#include "server/openai_json.h"
+
+// How Chat Completions and Completions answer: what is theirs alone is the JSON of a choice.
+namespace gannet::server {
+
+// What every part of a response needs.
+struct OpenAiResponse {
+  std::string id;
+  std::string_view object;  // e.g. "chat.completion"
+  int64_t created = unix_time();
+  std::string model;
+  const text::Tokenizer* tokenizer = nullptr;
+  bool logprobs = false;
+  bool include_usage = false;     // of streams: at the end
+  bool continuous_usage = false;  // of streams: in every chunk
+
+  OrderedJson head() const;
+};
+
+class OpenAiStream : public StreamedAnswer {
+ public:
+  OpenAiStream(OpenAiResponse response, AnswerSet answers);
+
+  void start(std::function<void()> wake) override { answers_.notify(wake); }
+  std::string content_type() const override { return "text/event-stream"; }
+  Headers headers() const override { return stream_headers(response_.id); }
+  std::string_view keep_alive() const override { return kSsePing; }
+  bool pull(std::string& out) override;
+
+ protected:
+  // Appends the chunks of what `step` added to an answer; an answer that failed gets none for its end.
+  virtual void append(size_t index, Answer::Step step, std::string& out) = 0;
+  // An event with one choice.
+  std::string chunk(OrderedJson choice) const;
+
+  const OpenAiResponse& response() const { return response_; }
+  const AnswerSet& answers() const { return answers_; }
+
+ private:
+  OpenAiResponse response_;
+  AnswerSet answers_;
+};
+
+class OpenAiWhole : public WholeAnswer {
+ public:
+  OpenAiWhole(OpenAiResponse response, AnswerSet answers);
+
+  void start(std::function<void()> wake) override { answers_.notify(wake); }
+  std::optional<HttpResponse> poll() override;
+
+ protected:
+  // `tokens`: those of the answer, if log-probabilities were asked for.
+  virtual OrderedJson choice(size_t index, const std::vector<Token>& tokens) const = 0;
+
+  const OpenAiResponse& response() const { return response_; }
+  const AnswerSet& answers() const { return answers_; }
+
+ private:
+  void take_all(size_t index);
+
+  OpenAiResponse response_;
+  AnswerSet answers_;
+  std::vector<std::vector<Token>> tokens_;  // of each answer; only kept for their log-probabilities
+};
+
+}  // namespace gannet::server
