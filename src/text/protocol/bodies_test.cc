@@ -183,6 +183,15 @@ std::string body_with(const std::string& member) {
   return R"({"messages":[{"role":"user","content":"x"}],)" + member + "}";
 }
 
+TEST(ChatBody, BoundsStopStrings) {
+  const std::string longest(1024, 'x');
+  EXPECT_EQ(chat_request(body_with("\"stop\":\"" + longest + "\"")).value().sampling.stop.front(), longest);
+  EXPECT_THAT(chat_request(body_with("\"stop\":\"" + longest + "x\"")).error().message,
+              HasSubstr("stop: 1025 bytes; a stop string may have at most 1024"));
+  EXPECT_THAT(chat_request(body_with("\"stop\":[\"a\",\"" + longest + "x\"]")).error().message,
+              HasSubstr("stop[1]: 1025 bytes"));
+}
+
 std::string biases(size_t count) {
   std::string members;
   for (size_t id = 0; id < count; ++id) members += fmt::format("{}\"{}\":1", id == 0 ? "" : ",", id);

@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 constexpr double kMaxDouble = std::numeric_limits<double>::max();
 constexpr size_t kMostStops = 16;
+constexpr size_t kLongestStop = 1024;  // bytes
 constexpr size_t kMostBiases = 1024;
 constexpr int64_t kMostAnswers = 128;
 constexpr int64_t kMostTopLogprobs = 20;
@@ -74,6 +75,17 @@ Status read_logit_bias(const Fields& body, SamplingRequest& sampling) {
   return {};
 }
 
+Status add_stop(const Json& stop, const std::string& path, SamplingRequest& sampling) {
+  const auto* text = stop.string();
+  if (text == nullptr) return wrong_type(path, "a string", stop);
+  if (text->empty()) return invalid_input("{}: empty; a stop string needs at least one character", path);
+  if (text->size() > kLongestStop) {
+    return invalid_input("{}: {} bytes; a stop string may have at most {}", path, text->size(), kLongestStop);
+  }
+  sampling.stop.push_back(*text);
+  return {};
+}
+
 // Ids that this kind of server gives to calls of a turn that thought of nothing: "call_00_ET_...".
 bool marks_empty_thinking(std::string id) {
   std::erase(id, '_');
@@ -109,23 +121,14 @@ Status read_sampling(const Fields& body, SamplingRequest& sampling) {
 Status read_stop(const Fields& body, std::string_view key, SamplingRequest& sampling) {
   const Json* stop = body.get(key);
   if (stop == nullptr) return {};
-  if (const auto* one = stop->string()) {
-    if (one->empty()) return invalid_input("{}: empty; a stop string needs at least one character", body.path(key));
-    sampling.stop.push_back(*one);
-    return {};
-  }
+  if (stop->is_string()) return add_stop(*stop, body.path(key), sampling);
   const auto* several = stop->array();
   if (several == nullptr) return wrong_type(body.path(key), "a string or a list of strings", *stop);
   if (several->size() > kMostStops) {
     return invalid_input("{}: {} stop strings; at most {} are supported", body.path(key), several->size(), kMostStops);
   }
   for (size_t index = 0; index < several->size(); ++index) {
-    const auto* text = (*several)[index].string();
-    if (text == nullptr) return wrong_type(body.path(key, index), "a string", (*several)[index]);
-    if (text->empty()) {
-      return invalid_input("{}: empty; a stop string needs at least one character", body.path(key, index));
-    }
-    sampling.stop.push_back(*text);
+    GANNET_TRY_STATUS(add_stop((*several)[index], body.path(key, index), sampling));
   }
   return {};
 }

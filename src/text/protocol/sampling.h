@@ -12,7 +12,7 @@ namespace gannet::text {
 // Fields that all protocols name alike: temperature, top_p, top_k, min_p, seed, penalties, n, ignore_eos,
 // stop_token_ids, logit_bias, ...
 Status read_sampling(const Fields& body, SamplingRequest& sampling);
-// Stop strings: absent, one string, or a list of at most 16; none empty.
+// Stop strings: absent, one string, or a list of at most 16; none empty or longer than 1,024 bytes.
 Status read_stop(const Fields& body, std::string_view key, SamplingRequest& sampling);
 // "stream" and what "stream_options" says about usage.
 Status read_streaming(const Fields& body, ChatRequest& request);
