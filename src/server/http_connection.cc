@@ -36,7 +36,8 @@ constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kReadPiece = 4096;
 constexpr size_t kWriteSlice = 256 << 10;     // written under one deadline
 constexpr size_t kPipelinedLimit = 64 << 10;  // bytes of later requests kept while one is being answered
-constexpr int kBodyTimeouts = 20;             // a whole body may take that many body_timeouts
+constexpr auto kDeadlineRepeat = std::chrono::milliseconds(20);
+constexpr int kBodyTimeouts = 20;  // a whole body may take that many body_timeouts
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
@@ -135,6 +136,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::function<void()> wake_up();
 
   void arm_deadline(std::chrono::milliseconds time);
+  void wait_for_deadline(std::chrono::milliseconds time);
   void disarm_deadline();
   void close();
   void signal();
@@ -446,7 +448,7 @@ awaitable<void> Connection::linger() {
   socket_.shutdown(tcp::socket::shutdown_send, ignored);
   std::string discarded(kWriteSlice, '\0');
   arm_deadline(context_.options.linger_timeout);
-  for (;;) {
+  while (!timed_out_) {  // a client that never stops sending gives the deadline no read to cancel
     const auto result = co_await socket_.async_read_some(asio::buffer(discarded.data(), discarded.size()), kAwait);
     if (std::get<0>(result)) break;
   }
@@ -457,13 +459,20 @@ awaitable<void> Connection::linger() {
 
 void Connection::arm_deadline(std::chrono::milliseconds time) {
   timed_out_ = false;
+  ++deadline_number_;
+  wait_for_deadline(time);
+}
+
+// A deadline that fires between two operations finds nothing to cancel, so it fires again until it is disarmed.
+void Connection::wait_for_deadline(std::chrono::milliseconds time) {
   deadline_.expires_after(time);
-  deadline_.async_wait([weak = weak_from_this(), number = ++deadline_number_](error_code error) {
+  deadline_.async_wait([weak = weak_from_this(), number = deadline_number_](error_code error) {
     const auto self = weak.lock();
     if (error || !self || self->deadline_number_ != number) return;
     self->timed_out_ = true;
     error_code ignored;
     self->socket_.cancel(ignored);
+    self->wait_for_deadline(kDeadlineRepeat);
   });
 }
 

@@ -332,6 +332,19 @@ TEST_F(HttpServerTest, GivesUpOnSlowRequests) {
   EXPECT_TRUE(idle.at_end());
 }
 
+TEST_F(HttpServerTest, GivesUpOnAClientThatNeverStopsSending) {
+  HttpServerOptions options;
+  options.linger_timeout = std::chrono::milliseconds(30);
+  start(options);
+  auto client = connect();
+  client.send("GET / HTTP/9.9\r\n\r\n");
+  const std::string junk(64 << 10, 'x');
+  const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(kPatienceSeconds);
+  bool taken = true;
+  while (taken && std::chrono::steady_clock::now() < last) taken = client.send(junk);
+  EXPECT_FALSE(taken);
+}
+
 TEST_F(HttpServerTest, DestroysTheAnswerWhenTheClientGoes) {
   start();
   int gone = 0;
