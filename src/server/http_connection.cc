@@ -35,7 +35,7 @@ namespace {
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kReadPiece = 4096;
 constexpr size_t kWriteSlice = 256 << 10;     // written under one deadline
-constexpr size_t kPipelinedLimit = 64 << 10;  // bytes of later requests kept while one is being answered
+constexpr size_t kPipelinedLimit = 64 << 10;  // bytes of later requests taken while one is being answered; more end it
 constexpr auto kDeadlineRepeat = std::chrono::milliseconds(20);
 constexpr int kBodyTimeouts = 20;  // a whole body may take that many body_timeouts
 
@@ -501,7 +501,12 @@ awaitable<void> Connection::wait_signal(Clock::time_point until) {
 
 // Keeps one read pending, so that the client's leaving is noticed at once; what it reads is the next request.
 void Connection::start_watch() {
-  if (watching_ || gone_ || aborted_ || buffer_.size() >= kPipelinedLimit) return;
+  if (watching_ || gone_ || aborted_) return;
+  if (buffer_.size() >= kPipelinedLimit) {  // nothing more can be read, so its leaving would not be noticed
+    spdlog::info("a client sent {} bytes while it waited for an answer and is cut off", buffer_.size());
+    abort();
+    return;
+  }
   watching_ = true;
   socket_.async_read_some(buffer_.prepare(kReadPiece), [self = shared_from_this()](error_code error, size_t bytes) {
     self->on_watched(error, bytes);

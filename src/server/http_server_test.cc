@@ -363,6 +363,18 @@ TEST_F(HttpServerTest, DestroysTheAnswerWhenTheClientGoes) {
   }
 }
 
+TEST_F(HttpServerTest, CutsOffAClientThatSendsTooMuchWhileItWaits) {
+  start();
+  int gone = 0;
+  for (const char* path : {"/stream", "/whole"}) {
+    auto client = connect();
+    client.send(TestConnection::request_text("POST", path, "{}"));
+    ASSERT_TRUE(feed_.started.wait_for(++gone));
+    client.send(std::string(256 << 10, 'x'));
+    EXPECT_TRUE(feed_.destroyed.wait_for(gone)) << path;
+  }
+}
+
 TEST_F(HttpServerTest, DestroysTheAnswerOfASlowReader) {
   HttpServerOptions options;
   options.write_timeout = std::chrono::milliseconds(50);
