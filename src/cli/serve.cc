@@ -16,6 +16,8 @@
 namespace gannet::cli {
 namespace {
 
+constexpr auto kWorkerPatience = std::chrono::seconds(2);  // for requests still being read when the server ends
+
 struct ServeOptions {
   std::string model;
   std::string host = "127.0.0.1";
@@ -143,6 +145,10 @@ Status serve(const ServeOptions& options) {
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   fmt::print(stderr, "ready after {:.1f} s at {}/v1\n", time.count(), http->url());
   running.wait();
+  if (!http->finish_workers(kWorkerPatience)) {
+    spdlog::warn("a request is still being read; stopped without waiting for it");
+    std::_Exit(EXIT_FAILURE);
+  }
   spdlog::info("stopped");
   return {};
 }

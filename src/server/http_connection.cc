@@ -314,7 +314,10 @@ awaitable<Reply> Connection::handle(HttpRequest request) {
   auto job = std::make_shared<Job>();
   job->request = std::move(request);
   auto work = [self = shared_from_this(), job] {
+    BusyWorkers& busy = self->context_.busy;
+    busy.add(1);
     job->reply = self->call_handler(job->request);
+    busy.add(-1);
     auto deliver = [self, job] {
       job->done = true;
       self->signal();

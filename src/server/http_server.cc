@@ -22,7 +22,8 @@ using boost::system::error_code;
 namespace {
 
 constexpr auto kAcceptPause = std::chrono::milliseconds(50);
-constexpr size_t kOtherFiles = 128;  // descriptors left for everything but connections
+constexpr auto kAbortPatience = std::chrono::seconds(1);  // for connections that were cut off to end
+constexpr size_t kOtherFiles = 128;                       // descriptors left for everything but connections
 
 // Raises the open-file limit as far as it may go; returns the limit in force.
 size_t raise_open_file_limit() {
@@ -140,6 +141,10 @@ void HttpServer::Impl::drain(std::chrono::milliseconds deadline) {
   drain_timer.async_wait([this](error_code error) {
     if (error) return;
     spdlog::warn("{} requests were not finished in time and are cut off", context.connections.size());
+    error_code ignored;
+    acceptor.close(ignored);
+    drain_timer.expires_after(kAbortPatience);
+    drain_timer.async_wait([this](error_code) { io.stop(); });
     abort_all();
   });
 }
@@ -152,6 +157,7 @@ HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 HttpServer::~HttpServer() {
   impl_->io.stop();
+  impl_->workers.stop();
   impl_->workers.join();
 }
 
@@ -198,6 +204,11 @@ void HttpServer::stop() {
     impl->abort_all();
     impl->io.stop();
   });
+}
+
+bool HttpServer::finish_workers(std::chrono::milliseconds patience) {
+  impl_->workers.stop();
+  return impl_->context.busy.wait_for_none(patience);
 }
 
 size_t HttpServer::open_connections() const {

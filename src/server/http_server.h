@@ -49,11 +49,15 @@ class HttpServer {
   // Serves on the calling thread until drained or stopped.
   void run();
   // Closes idle connections, lets the others finish their request and cuts off those that have not by `deadline`; then
-  // run() returns. Until then new connections are answered, one request each, so that the handler can say that the
-  // server is going. Callable from any thread.
+  // run() returns, soon after the deadline in any case. Until then new connections are answered, one request each, so
+  // that the handler can say that the server is going. Callable from any thread.
   void drain(std::chrono::milliseconds deadline);
   // Cuts off everything; run() returns. Callable from any thread.
   void stop();
+
+  // Begins no request any more and waits for those that a worker is at; false if some are not through by `patience`,
+  // and then the destructor would wait for them. Call after run().
+  bool finish_workers(std::chrono::milliseconds patience);
 
   // Connections open now. Callable from any thread.
   size_t open_connections() const;

@@ -123,6 +123,10 @@ class HttpServerTest : public testing::Test {
     response.content_type = "text/plain";
     if (request.path == "/stream") return std::make_unique<FedStream>(feed_);
     if (request.path == "/whole") return std::make_unique<FedWhole>(feed_);
+    if (request.path == "/slow") {
+      slow_.add();
+      EXPECT_TRUE(go_on_.wait_for(1));
+    }
     if (request.path == "/throw") throw std::runtime_error("boom");
     if (request.path == "/large") response.body = std::string(8 << 20, 'x');
     if (request.path == "/echo") {
@@ -135,6 +139,8 @@ class HttpServerTest : public testing::Test {
   TestConnection connect() { return TestConnection(server_->port()); }
 
   Feed feed_;
+  Counter slow_;   // requests to /slow
+  Counter go_on_;  // lets them through
   std::unique_ptr<HttpServer> server_;
   std::thread thread_;
 };
@@ -470,6 +476,20 @@ TEST_F(HttpServerTest, CutsOffWhatIsNotDrainedInTime) {
   thread_.join();
   EXPECT_TRUE(busy.at_end());
   EXPECT_TRUE(feed_.destroyed.wait_for(1));
+  thread_ = std::thread([] {});
+}
+
+TEST_F(HttpServerTest, EndsWhileAWorkerIsBusy) {
+  start();
+  auto busy = connect();
+  busy.send(TestConnection::request_text("POST", "/slow", "x"));
+  ASSERT_TRUE(slow_.wait_for(1));
+  server_->drain(std::chrono::milliseconds(20));
+  thread_.join();
+  EXPECT_FALSE(TestConnection(server_->port()).connected());
+  EXPECT_FALSE(server_->finish_workers(std::chrono::milliseconds(20)));
+  go_on_.add();
+  EXPECT_TRUE(server_->finish_workers(std::chrono::seconds(kPatienceSeconds)));
   thread_ = std::thread([] {});
 }
 
