@@ -143,7 +143,7 @@ ApiResult<void> check_model(const ServedModel& model, const std::string& name) {
   error.code = "model_not_found";
   error.param = "model";
   error.message =
-      fmt::format("The model `{}` does not exist; this server serves `{}`.", name, fmt::join(names, "`, `"));
+      fmt::format("The model `{}` does not exist; this server serves `{}`.", shown(name), fmt::join(names, "`, `"));
   return tl::unexpected(std::move(error));
 }
 

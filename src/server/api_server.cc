@@ -17,8 +17,6 @@
 namespace gannet::server {
 namespace {
 
-constexpr size_t kShownText = 100;  // bytes of a client's text that a message repeats
-
 HttpResponse json_response(const OrderedJson& json) {
   HttpResponse response;
   response.body = to_text(json);
@@ -87,10 +85,6 @@ const ModelRoute* find_route(std::string_view path) {
 // Routes about the server itself, open to everybody.
 constexpr std::array<std::string_view, 6> kOwnRoutes = {"/", "/health", "/live", "/ready", "/ping", "/version"};
 
-std::string_view shown(std::string_view text) {
-  return text.substr(0, kShownText);
-}
-
 ApiError not_found(const HttpRequest& request) {
   ApiError error;
   error.status = 404;
@@ -105,7 +99,7 @@ ApiError not_found(const HttpRequest& request) {
 HttpResponse method_not_allowed(const HttpRequest& request, std::string_view allowed) {
   ApiError error;
   error.status = 405;
-  error.message = fmt::format("{} takes {}, not {}.", request.path, allowed, shown(request.method));
+  error.message = fmt::format("{} takes {}, not {}.", shown(request.path), allowed, shown(request.method));
   auto response = openai_error(error);
   response.headers.emplace_back("Allow", allowed);
   return response;

@@ -156,6 +156,18 @@ TEST_F(ApiServerTest, RefusesOtherModels) {
   expect_error(client.request("POST", "/v1/completions", R"({"model": "gpt-4", "prompt": "x"})"), 404, "`gpt-4`");
 }
 
+TEST_F(ApiServerTest, RepeatsOnlyTheStartOfAClientsText) {
+  start();
+  auto client = connect();
+  const std::string name = std::string(99, 'x') + "é" + std::string(10'000, 'y');
+  const TestJson body = {{"model", name}, {"prompt", "x"}};
+  const std::string cut = "`" + std::string(99, 'x') + "` does not exist";
+  expect_error(client.request("POST", "/v1/completions", body.dump()), 404, cut);
+  const auto response = client.request("POST", "/v1/models/" + std::string(10'000, 'x'), "{}");
+  EXPECT_EQ(response.status, 405);
+  EXPECT_LT(response.body.size(), 400U);
+}
+
 TEST_F(ApiServerTest, RefusesEncodedBodies) {
   start();
   auto client = connect();

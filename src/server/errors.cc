@@ -38,6 +38,14 @@ std::string leading_field(std::string_view message) {
 
 }  // namespace
 
+std::string_view shown(std::string_view text) {
+  constexpr size_t kLongest = 100;
+  if (text.size() <= kLongest) return text;
+  size_t end = kLongest;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // characters stay whole
+  return text.substr(0, end);
+}
+
 ApiError bad_request(std::string message, std::string param) {
   return ApiError{.status = 400, .message = std::move(message), .code = "", .param = std::move(param)};
 }

@@ -19,6 +19,9 @@ struct ApiError {
 template <class T>
 using ApiResult = tl::expected<T, ApiError>;
 
+// As much of a client's text as a message repeats.
+std::string_view shown(std::string_view text);
+
 ApiError bad_request(std::string message, std::string param = "");
 ApiError context_too_long(int64_t limit, int64_t prompt_tokens);
 // invalid_input becomes 400 with the field that the message begins with, all else 500.
