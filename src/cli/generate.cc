@@ -75,8 +75,7 @@ Result<Request> make_request(const GenerateOptions& options, const std::string& 
   sampling.top_k = options.top_k;
   if (options.seed) sampling.seed = static_cast<uint64_t>(*options.seed);
   sampling.max_tokens = std::min(options.max_tokens.value_or(room), room);
-  sampling.ignore_eos = options.ignore_eos;
-  sampling.stop_ids = {session.config.eos_token_id};
+  if (!options.ignore_eos) sampling.stop_ids = {session.config.eos_token_id};
   return request;
 }
 

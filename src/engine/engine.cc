@@ -153,8 +153,7 @@ class SerialEngine : public Engine {
     for (int64_t generated = 0;; ++generated) {
       Token token = sampler.choose(logits_, generated);
       const auto& stops = request.sampling.stop_ids;
-      const bool stop = !request.sampling.ignore_eos && std::find(stops.begin(), stops.end(), token.id) != stops.end();
-      if (stop) {
+      if (std::find(stops.begin(), stops.end(), token.id) != stops.end()) {
         token.finish = FinishReason::stop;
       } else if (generated + 1 == limit) {
         token.finish = FinishReason::length;

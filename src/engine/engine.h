@@ -35,7 +35,6 @@ struct SamplingParams {
   std::optional<uint64_t> seed = {};   // without one, a random seed
   int64_t max_tokens = 0;              // 0: as many as the context holds
   int64_t min_tokens = 0;              // no stop id before that many
-  bool ignore_eos = false;             // stop_ids are then ordinary tokens
   std::vector<int32_t> stop_ids = {};  // ends the answer; the id itself is still reported
   int logprobs = -1;                   // -1: none; n: of the chosen token and the n likeliest ones
 };

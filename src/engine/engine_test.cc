@@ -311,17 +311,6 @@ TEST(Engine, AStopIdAsTheLastAllowedTokenIsAStop) {
   EXPECT_EQ(start(*engine, prompt_of(20), params)->reason(), FinishReason::stop);
 }
 
-TEST(Engine, IgnoredStopIdsAreOrdinaryTokens) {
-  const auto engine = open_engine();
-  SamplingParams params = greedy(40);
-  const Ids whole = answer_of(*engine, prompt_of(20), params);
-  params.stop_ids = whole;
-  params.ignore_eos = true;
-  const auto answer = start(*engine, prompt_of(20), params);
-  EXPECT_EQ(answer->reason(), FinishReason::length);
-  EXPECT_EQ(answer->ids(), whole);
-}
-
 TEST(Engine, MinTokensKeepsStopIdsAway) {
   const auto engine = open_engine();
   SamplingParams params{.seed = 1, .max_tokens = 40, .min_tokens = 12};

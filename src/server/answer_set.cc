@@ -50,9 +50,8 @@ SamplingParams engine_sampling(const text::SamplingRequest& wanted, const Config
   params.top_k = std::max<int64_t>(wanted.top_k.value_or(0), 0);
   params.min_p = wanted.min_p.value_or(0);
   params.min_tokens = wanted.min_tokens.value_or(0);
-  params.ignore_eos = wanted.ignore_eos;
   params.stop_ids = wanted.stop_token_ids;
-  params.stop_ids.push_back(config.eos_token_id);
+  if (!wanted.ignore_eos) params.stop_ids.push_back(config.eos_token_id);
   params.logprobs = wanted.logprobs ? static_cast<int>(wanted.top_logprobs) : -1;
   return params;
 }

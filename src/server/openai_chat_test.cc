@@ -108,6 +108,18 @@ TEST_F(OpenAiChatTest, SendsTheEncodedConversationToTheEngine) {
   EXPECT_THAT(seen.sampling.stop_ids, ElementsAre(1));
 }
 
+TEST_F(OpenAiChatTest, IgnoreEosLeavesTheClientsStopTokens) {
+  script("x");
+  start();
+  TestJson request = body();
+  request["stop_token_ids"] = {7};
+  post(kPath, request);
+  EXPECT_THAT(engine_.seen().back().sampling.stop_ids, ElementsAre(7, 1));
+  request["ignore_eos"] = true;
+  post(kPath, request);
+  EXPECT_THAT(engine_.seen().back().sampling.stop_ids, ElementsAre(7));
+}
+
 TEST_F(OpenAiChatTest, AllowsTheRestOfTheContextByDefault) {
   script("x");
   start();
