@@ -146,6 +146,14 @@ ApiResult<void> check_model(const ServedModel& model, const std::string& name) {
   return tl::unexpected(std::move(error));
 }
 
+ApiResult<void> check_prompt_bytes(const ServedModel& model, size_t bytes) {
+  const int64_t limit = model.engine->max_model_len();
+  const size_t longest = model.tokenizer->longest_token();
+  const auto least = static_cast<int64_t>((bytes + longest - 1) / longest);
+  if (least >= limit) return tl::unexpected(context_too_long(limit, least, true));
+  return {};
+}
+
 std::string new_id(std::string_view prefix) {
   constexpr std::string_view kAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
   constexpr int kLength = 24;

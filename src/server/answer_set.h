@@ -54,6 +54,9 @@ class AnswerSet {
 // Refuses a request for a model that is not served here; an empty name is the served model.
 ApiResult<void> check_model(const ServedModel& model, const std::string& name);
 
+// Refuses a text that has too many bytes for the context, whatever its tokens are; spares the work of making them.
+ApiResult<void> check_prompt_bytes(const ServedModel& model, size_t bytes);
+
 // A random identifier: the prefix and 24 letters and digits.
 std::string new_id(std::string_view prefix);
 

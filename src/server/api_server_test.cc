@@ -184,6 +184,25 @@ TEST_F(ApiServerTest, RefusesPromptsThatFillTheContext) {
   EXPECT_EQ(TestJson::parse(response.body)["error"]["code"], "context_length_exceeded");
 }
 
+TEST_F(ApiServerTest, RefusesTextsThatNoTokensCouldFitBeforeItEncodesThem) {
+  start();
+  const std::string text(30 << 20, 'x');
+  const auto least = (text.size() + tokenizer().longest_token() - 1) / tokenizer().longest_token();
+  const TestJson chat = {{"messages", {{{"role", "user"}, {"content", text}}}}};
+  const std::pair<const char*, TestJson> bodies[] = {{"/v1/completions", {{"prompt", text}}},
+                                                     {"/v1/completions", {{"prompt", {"a", text}}}},
+                                                     {"/v1/chat/completions", chat}};
+  for (const auto& [path, body] : bodies) {
+    auto client = connect();
+    const auto response = client.request("POST", path, body.dump());
+    expect_error(response, 400, "your prompt has at least ");
+    EXPECT_EQ(TestJson::parse(response.body)["error"]["code"], "context_length_exceeded");
+  }
+  auto client = connect();
+  const auto response = client.request("POST", "/v1/completions", bodies[0].second.dump());
+  expect_error(response, 400, fmt::format("at least {} tokens", least));
+}
+
 TEST_F(ApiServerTest, RefusesWhatTheQueueCannotHold) {
   engine_.by_steps = true;
   model_.max_unfinished = 1;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "server/answer_set.h"
 #include "text/protocol/fields.h"
 #include "text/protocol/sampling.h"
 
@@ -94,7 +95,23 @@ Status refuse_unsupported(const Fields& fields, const CompletionsBody& body) {
   return {};
 }
 
-Result<CompletionsBody> read_body(const ServedModel& model, const Fields& fields) {
+// Looks at texts only: ids are counted once they are read.
+ApiResult<void> check_prompt_texts(const ServedModel& model, const Json& body) {
+  const Json::Object* members = body.object();
+  if (members == nullptr) return {};
+  for (const auto& [name, prompt] : *members) {
+    if (name != "prompt") continue;
+    if (const auto* text = prompt.string()) GANNET_TRY_STATUS(check_prompt_bytes(model, text->size()));
+    if (prompt.array() == nullptr) continue;
+    for (const Json& element : *prompt.array()) {
+      if (const auto* text = element.string()) GANNET_TRY_STATUS(check_prompt_bytes(model, text->size()));
+    }
+  }
+  return {};
+}
+
+Result<CompletionsBody> read_body(const ServedModel& model, const Json& json) {
+  GANNET_TRY(const Fields fields, Fields::of(json, ""));
   CompletionsBody body;
   GANNET_TRY(const auto name, fields.text("model"));
   body.model = name.value_or("");
@@ -122,10 +139,13 @@ Result<CompletionsBody> read_body(const ServedModel& model, const Fields& fields
 
 }  // namespace
 
-Result<CompletionsBody> completions_body(const ServedModel& model, std::string_view text) {
-  GANNET_TRY(const Json json, text::parse_body(text));
-  GANNET_TRY(const Fields fields, Fields::of(json, ""));
-  return read_body(model, fields);
+ApiResult<CompletionsBody> completions_body(const ServedModel& model, std::string_view text) {
+  const auto json = text::parse_body(text);
+  if (!json) return tl::unexpected(api_error(json.error()));
+  GANNET_TRY_STATUS(check_prompt_texts(model, *json));
+  auto body = read_body(model, *json);
+  if (!body) return tl::unexpected(api_error(body.error()));
+  return *std::move(body);
 }
 
 }  // namespace gannet::server

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "server/errors.h"
 #include "server/served_model.h"
 #include "text/chat_request.h"
 
@@ -22,7 +23,7 @@ struct CompletionsBody {
   text::SamplingRequest sampling;
 };
 
-// Errors are invalid_input and name the field.
-Result<CompletionsBody> completions_body(const ServedModel& model, std::string_view body);
+// Errors name the field.
+ApiResult<CompletionsBody> completions_body(const ServedModel& model, std::string_view body);
 
 }  // namespace gannet::server

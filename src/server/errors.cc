@@ -50,11 +50,11 @@ ApiError bad_request(std::string message, std::string param) {
   return ApiError{.status = 400, .message = std::move(message), .code = "", .param = std::move(param)};
 }
 
-ApiError context_too_long(int64_t limit, int64_t prompt_tokens) {
-  ApiError error = bad_request(
-      fmt::format("This model's maximum context length is {} tokens. However, your prompt has {} tokens, which leaves "
-                  "no room for an answer. Please shorten the prompt.",
-                  limit, prompt_tokens));
+ApiError context_too_long(int64_t limit, int64_t prompt_tokens, bool at_least) {
+  ApiError error = bad_request(fmt::format(
+      "This model's maximum context length is {} tokens. However, your prompt has {}{} tokens, which leaves "
+      "no room for an answer. Please shorten the prompt.",
+      limit, at_least ? "at least " : "", prompt_tokens));
   error.code = "context_length_exceeded";
   return error;
 }

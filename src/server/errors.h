@@ -23,7 +23,8 @@ using ApiResult = tl::expected<T, ApiError>;
 std::string_view shown(std::string_view text);
 
 ApiError bad_request(std::string message, std::string param = "");
-ApiError context_too_long(int64_t limit, int64_t prompt_tokens);
+// `at_least`: the prompt may have more tokens than `prompt_tokens`.
+ApiError context_too_long(int64_t limit, int64_t prompt_tokens, bool at_least = false);
 // invalid_input becomes 400 with the field that the message begins with, all else 500.
 ApiError api_error(const Error& error);
 

@@ -169,7 +169,11 @@ ApiResult<Reply> answer(const ServedModel& model, const HttpRequest& request) {
   const text::ChatRequest& chat = *parsed;
   GANNET_TRY_STATUS(check_model(model, chat.model));
   GANNET_TRY_STATUS(check_images(chat));
-  auto prompt = text::encode_chat(chat, *model.tokenizer);
+  const auto rendered = text::render_prompt(chat);
+  size_t bytes = 0;
+  for (const auto& segment : rendered.segments) bytes += segment.text.size();
+  GANNET_TRY_STATUS(check_prompt_bytes(model, bytes));
+  auto prompt = text::encode_prompt(rendered, *model.tokenizer);
   if (!prompt) return tl::unexpected(api_error(prompt.error()));
 
   OpenAiResponse response;

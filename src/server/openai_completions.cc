@@ -131,9 +131,7 @@ std::string echo_of(const text::Tokenizer& tokenizer, const std::vector<int32_t>
 }
 
 ApiResult<Reply> answer(const ServedModel& model, const HttpRequest& request) {
-  auto parsed = completions_body(model, request.body);
-  if (!parsed) return tl::unexpected(api_error(parsed.error()));
-  CompletionsBody& body = *parsed;
+  GANNET_TRY(CompletionsBody body, completions_body(model, request.body));
   GANNET_TRY_STATUS(check_model(model, body.model));
 
   OpenAiResponse response;

@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -47,6 +48,7 @@ struct Tokenizer::Impl {
     Bpe::Workspace workspace;
     std::vector<int32_t> ids;
     for (size_t id = 0; id < tokens.size(); ++id) {
+      longest = std::max(longest, tokens[id].bytes.size());
       if (tokens[id].is_added) continue;
       ids.clear();
       bpe.encode(tokens[id].bytes, workspace, ids);
@@ -73,6 +75,7 @@ struct Tokenizer::Impl {
   AddedTokens added;
   Bpe bpe;
   TextIndex whole_piece;  // by bytes: the tokens into which their own bytes merge, so that most words need one look-up
+  size_t longest = 1;     // bytes of a token
 };
 
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -153,6 +156,10 @@ std::optional<int32_t> Tokenizer::token_id(std::string_view text) const {
 bool Tokenizer::is_added(int32_t id) const {
   const Token* token = impl_->token(id);
   return token && token->is_added;
+}
+
+size_t Tokenizer::longest_token() const {
+  return impl_->longest;
 }
 
 int32_t Tokenizer::vocab_size() const {

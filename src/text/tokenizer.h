@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -43,6 +44,8 @@ class Tokenizer {
   std::optional<int32_t> token_id(std::string_view text) const;
   // Whether the id is an added token (control or placeholder), i.e. never produced by encode_plain.
   bool is_added(int32_t id) const;
+  // Bytes of the longest token: a text of N bytes has at least N divided by that many tokens.
+  size_t longest_token() const;
   // Largest id + 1.
   int32_t vocab_size() const;
 
