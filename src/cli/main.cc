@@ -16,4 +16,6 @@ void add_commands(gannet::cli::Command& root) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return gannet::cli::run_program(argc, argv, add_commands); }
+int main(int argc, char** argv) {
+  return gannet::cli::run_program(argc, argv, add_commands);
+}
