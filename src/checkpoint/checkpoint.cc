@@ -205,14 +205,14 @@ const TensorView& Checkpoint::tensor(std::string_view name) const {
 
 Result<fs::path> find_model(std::string_view model) {
   std::error_code error;
-  const fs::path given(model);
+  fs::path given(model);
   if (fs::is_directory(given, error)) return given;
   const auto program = program_directory();
   const bool is_name = is_plain_file_name(std::string(model));
   if (is_name) {
     // The program lies in the repository's build folder, or is installed beside models/.
     for (const auto& root : {fs::path("."), program, program / ".."}) {
-      const auto candidate = root / "models" / given;
+      auto candidate = root / "models" / given;
       if (fs::is_directory(candidate, error)) return candidate;
     }
   }
