@@ -12,6 +12,8 @@ namespace gannet {
 // into an HTTP status.
 enum class ErrorKind {
   invalid_input,  // usage, a file's content or a request: exit 2, HTTP 400
+  overloaded,     // too much at once; the same request may succeed later: exit 1, HTTP 429
+  timed_out,      // a deadline that the caller set has passed: exit 1, HTTP 504
   failed,         // anything else (disk full, port in use, out of memory): exit 1, HTTP 500
 };
 

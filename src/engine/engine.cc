@@ -51,6 +51,10 @@ class SerialEngine : public Engine {
     return static_cast<int64_t>(live_.size());
   }
 
+  EngineStats stats() const override { return {}; }
+  void reset_prefix_cache() override {}
+  Status health() const override { return {}; }
+
   Result<RequestId> submit(Request request) override {
     GANNET_TRY_STATUS(check(request));
     const std::scoped_lock lock(mutex_);
@@ -211,7 +215,7 @@ Result<std::unique_ptr<Engine>> create_engine(EngineOptions options) {
                    .threads = options.threads,
                    .model = {.activations = options.bf16_activations ? Activations::bf16 : Activations::fp32,
                              .quantize_activations = options.quantize_activations,
-                             .max_rows = options.prefill_chunk,
+                             .max_rows = options.max_num_batched_tokens,
                              .max_tokens = options.max_model_len},
                    .token_map = std::move(options.engram_token_map)};
   GANNET_TRY(auto loaded, LoadedModel::open(std::move(load)));

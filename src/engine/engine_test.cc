@@ -58,7 +58,7 @@ constexpr int64_t kContext = 20000;
 constexpr int64_t kVocab = 64;
 
 EngineOptions tiny_options() {
-  return {.model = checkpoints().tiny, .threads = 1, .max_model_len = kContext, .prefill_chunk = 16};
+  return {.model = checkpoints().tiny, .threads = 1, .max_model_len = kContext, .max_num_batched_tokens = 16};
 }
 
 std::unique_ptr<Engine> open_engine(EngineOptions options = tiny_options()) {
@@ -219,7 +219,7 @@ TEST(Engine, ChunksAndThreadsDoNotChangeTheAnswer) {
     std::vector<std::vector<std::pair<int32_t, float>>> answers;
     for (const auto& [chunk, threads] : {std::pair{512, 1}, {1, 1}, {7, 1}, {64, 3}}) {
       EngineOptions options = tiny_options();
-      options.prefill_chunk = chunk;
+      options.max_num_batched_tokens = chunk;
       options.threads = threads;
       options.swa_bounded_replay = replay;
       const auto engine = open_engine(options);

@@ -61,7 +61,11 @@ ApiError context_too_long(int64_t limit, int64_t prompt_tokens, bool at_least) {
 
 ApiError api_error(const Error& error) {
   if (error.kind == ErrorKind::invalid_input) return bad_request(error.message, leading_field(error.message));
-  return ApiError{.status = 500, .message = error.message, .code = "", .param = ""};
+  if (error.kind == ErrorKind::overloaded) {
+    return ApiError{.status = 429, .message = error.message, .code = "overloaded", .param = ""};
+  }
+  const int status = error.kind == ErrorKind::timed_out ? 504 : 500;
+  return ApiError{.status = status, .message = error.message, .code = "", .param = ""};
 }
 
 std::string openai_error_body(const ApiError& error) {

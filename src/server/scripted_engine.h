@@ -33,6 +33,10 @@ class ScriptedEngine : public Engine {
     return static_cast<int64_t>(running_.size());
   }
 
+  EngineStats stats() const override { return {}; }
+  void reset_prefix_cache() override {}
+  Status health() const override { return {}; }
+
   Result<RequestId> submit(Request request) override {
     RequestId id = 0;
     {
