@@ -95,6 +95,7 @@ ApiResult<AnswerSet> AnswerSet::start(const ServedModel& model, Plan plan) {
       Request request;
       request.prompt = prompt;
       request.sampling = params;
+      request.timeout = model.request_timeout;
       if (plan.sampling.seed) request.sampling.seed = *plan.sampling.seed + static_cast<uint64_t>(sample);
       auto generation = Generation::start(*model.engine, std::move(request));
       if (!generation) return tl::unexpected(api_error(generation.error()));

@@ -20,6 +20,8 @@ struct HttpRequest {
   std::string query;   // behind the '?'; empty if there is none
   Headers headers;     // names in lower case
   std::string body;
+  std::string id;      // X-Request-Id as the client sent it, or one made here
+  std::string remote;  // the client's address
 
   // Value of the first header of that (lower-case) name; empty if there is none.
   std::string_view header(std::string_view name) const;
@@ -40,6 +42,8 @@ class PendingAnswer {
   // Called once, before everything else. `wake` may be called from any thread, also when nobody waits any more; the
   // answer is asked again soon after.
   virtual void start(std::function<void()> wake) = 0;
+  // Tokens generated so far, for the log.
+  virtual int64_t tokens() const { return 0; }
 };
 
 // One response, sent when it is complete.

@@ -36,6 +36,7 @@ class OpenAiStream : public StreamedAnswer {
   std::string content_type() const override { return "text/event-stream"; }
   Headers headers() const override { return stream_headers(response_.id); }
   std::string_view keep_alive() const override { return kSsePing; }
+  int64_t tokens() const override { return answers_.completion_tokens(); }
   bool pull(std::string& out) override;
 
  protected:
@@ -58,6 +59,7 @@ class OpenAiWhole : public WholeAnswer {
 
   void start(std::function<void()> wake) override { answers_.notify(wake); }
   std::optional<HttpResponse> poll() override;
+  int64_t tokens() const override { return answers_.completion_tokens(); }
 
  protected:
   // `tokens`: those of the answer, if log-probabilities were asked for.

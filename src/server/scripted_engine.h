@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -23,6 +24,9 @@ class ScriptedEngine : public Engine {
   bool by_steps = false;         // tokens come with step() only
   bool with_logprobs = false;    // as if every token had logprob -0.5 and one rival
   int64_t context = 4096;
+  EngineStats reported;               // what stats() says
+  std::atomic<bool> broken = false;   // health() is an error
+  std::atomic<int> cache_resets = 0;  // calls of reset_prefix_cache()
 
   explicit ScriptedEngine(int64_t vocab_size) { config_.vocab_size = vocab_size; }
 
@@ -33,9 +37,12 @@ class ScriptedEngine : public Engine {
     return static_cast<int64_t>(running_.size());
   }
 
-  EngineStats stats() const override { return {}; }
-  void reset_prefix_cache() override {}
-  Status health() const override { return {}; }
+  EngineStats stats() const override { return reported; }
+  void reset_prefix_cache() override { ++cache_resets; }
+  Status health() const override {
+    if (broken) return failed("the device failed");
+    return {};
+  }
 
   Result<RequestId> submit(Request request) override {
     RequestId id = 0;

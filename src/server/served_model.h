@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,8 +17,9 @@ struct ServedModel {
   const text::Tokenizer* tokenizer = nullptr;
   Engine* engine = nullptr;
   text::ConversionOptions conversion;
-  int64_t created = 0;           // Unix time of the start
-  int64_t max_unfinished = 512;  // requests inside the engine; more are answered with 429
+  int64_t created = 0;                           // Unix time of the start
+  int64_t max_unfinished = 512;                  // requests inside the engine; more are answered with 429
+  std::chrono::milliseconds request_timeout{0};  // every request ends with `timed_out` after that long; 0: never
 };
 
 }  // namespace gannet::server
