@@ -153,9 +153,9 @@ class SerialEngine : public Engine {
 
     const int64_t room = max_model_len() - prompt;
     const int64_t limit = request.sampling.max_tokens > 0 ? std::min(request.sampling.max_tokens, room) : room;
-    Sampler sampler(request.sampling);
+    Sampler sampler(request.sampling, request.prompt, {});
     for (int64_t generated = 0;; ++generated) {
-      Token token = sampler.choose(logits_, generated);
+      Token token = sampler.choose(logits_, generated, {});
       const auto& stops = request.sampling.stop_ids;
       if (std::find(stops.begin(), stops.end(), token.id) != stops.end()) {
         token.finish = FinishReason::stop;

@@ -22,7 +22,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 Token choose(const SamplingParams& params, Logits logits, int64_t generated = 0) {
-  return Sampler(params).choose(logits, generated);
+  return Sampler(params, {}, {}).choose(logits, generated, {});
 }
 
 int32_t greedy(const Logits& logits) {
@@ -47,11 +47,11 @@ Logits logs(std::vector<double> probabilities) {
 }
 
 std::vector<int32_t> sequence(const SamplingParams& params, size_t length) {
-  Sampler sampler(params);
+  Sampler sampler(params, {}, {});
   std::vector<int32_t> ids;
   for (size_t i = 0; i < length; ++i) {
     Logits logits(50, 0.0F);
-    ids.push_back(sampler.choose(logits, static_cast<int64_t>(i)).id);
+    ids.push_back(sampler.choose(logits, static_cast<int64_t>(i), {}).id);
   }
   return ids;
 }
