@@ -117,7 +117,7 @@ Result<CompletionsBody> read_body(const ServedModel& model, const Json& json) {
   body.model = name.value_or("");
   GANNET_TRY(body.echo, fields.flag_or("echo", false));
   text::ChatRequest streaming;
-  GANNET_TRY_STATUS(text::read_streaming(fields, streaming));
+  GANNET_TRY_STATUS(text::read_output(fields, streaming));
   body.stream = streaming.stream;
   body.include_usage = streaming.include_usage;
   body.continuous_usage = streaming.continuous_usage;

@@ -48,6 +48,10 @@ RenderedPrompt render_prompt(const ChatRequest& request, ChatTemplate chat_templ
 Result<std::vector<int32_t>> encode_prompt(const RenderedPrompt& prompt, const Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   for (const PromptSegment& segment : prompt.segments) {
+    if (segment.sampled != nullptr) {
+      ids.insert(ids.end(), segment.sampled->ids.begin(), segment.sampled->ids.end());
+      continue;
+    }
     if (segment.is_control) {
       const auto id = control_id(tokenizer, segment.text);
       if (!id) return invalid_input("the tokenizer has no token '{}', which this prompt needs", segment.text);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,11 @@ enum class ChatTemplate {
 struct PromptSegment {
   std::string text;
   bool is_control = false;
+  std::shared_ptr<const SampledMessage> sampled = nullptr;  // these ids instead of a text, which is empty then
 };
 
 struct RenderedPrompt {
-  std::vector<PromptSegment> segments;  // no two plain segments in a row, none empty
+  std::vector<PromptSegment> segments;  // no two plain segments in a row
   std::vector<Image> images;            // in the order of their placeholders
   std::string text() const;             // all segments joined
 };
@@ -36,9 +38,9 @@ ParseOptions parse_options(const ChatRequest& request);
 // Never fails: bodies were checked when they became a ChatRequest.
 RenderedPrompt render_prompt(const ChatRequest& request, ChatTemplate chat_template = ChatTemplate::api);
 
-// Token ids of a prompt: control segments by their spelling's id, each maximal run of plain text without added tokens
-// (so template text and user text of one run are tokenised together, and user text never becomes a control token).
-// Error (invalid_input): the tokenizer lacks a control token that the prompt needs.
+// Token ids of a prompt: sampled segments as they are, control segments by their spelling's id, each maximal run of
+// plain text without added tokens (so template text and user text of one run are tokenised together, and user text
+// never becomes a control token). Error (invalid_input): the tokenizer lacks a control token that the prompt needs.
 Result<std::vector<int32_t>> encode_prompt(const RenderedPrompt& prompt, const Tokenizer& tokenizer);
 
 // render_prompt and encode_prompt in one.

@@ -9,6 +9,7 @@
 #include "text/protocol/core_body.h"
 #include "text/protocol/messages_body.h"
 #include "text/protocol/responses_body.h"
+#include "text/protocol/sealed_reasoning.h"
 #include "text/test_data.h"
 
 namespace gannet::text {
@@ -167,8 +168,24 @@ TEST(Bodies, ErrorsNameTheField) {
        "tools[0].function.name"},
       {R"({"messages":[{"role":"user","content":"x"}],"reasoning_effort":"most"})", "reasoning_effort"},
       {R"({"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f"}}],)"
-       R"("tool_choice":"required"})",
+       R"("tool_choice":"always"})",
        "tool_choice"},
+      {R"({"messages":[{"role":"user","content":"x"}],"allowed_token_ids":[]})", "allowed_token_ids"},
+      {R"({"messages":[{"role":"user","content":"x"}],"allowed_token_ids":[1,-1]})", "allowed_token_ids[1]"},
+      {R"({"messages":[{"role":"user","content":"x"}],"bad_words":[""]})", "bad_words[0]"},
+      {R"({"messages":[{"role":"user","content":"x"}],"truncate_prompt_tokens":0})", "truncate_prompt_tokens"},
+      {R"({"messages":[{"role":"user","content":"x"}],"thinking_token_budget":-1})", "thinking_token_budget"},
+      {R"({"messages":[{"role":"user","content":"x"}],"priority":1.5})", "priority"},
+      {R"({"messages":[{"role":"user","content":"x"}],"guided_regex":""})", "guided_regex"},
+      {R"({"messages":[{"role":"user","content":"x"}],"guided_json":"{"})", "guided_json"},
+      {R"({"messages":[{"role":"user","content":"x"}],"structured_outputs":{"choice":["a",5]}})",
+       "structured_outputs.choice[1]"},
+      {R"({"messages":[{"role":"user","content":"x"}],"structured_outputs":{"structural_tag":"x"}})",
+       "structured_outputs.structural_tag"},
+      {R"({"messages":[{"role":"user","content":"x"}],"guided_regex":"a","structured_outputs":{"json":{}}})",
+       "guided_regex"},
+      {R"({"messages":[{"role":"user","content":"x"}],"guided_regex":"a","response_format":{"type":"regex","regex":"b"}})",
+       "response_format"},
       {R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"file:///etc/passwd"}}]}]})",
        "messages[0].content[0].image_url"},
   };
@@ -231,6 +248,58 @@ TEST(ChatBody, WhatGannetAcceptsBeyondTheOfficialApi) {
                   .ends_with("</think>x"));
 }
 
+TEST(ChatBody, ReadsStructuredOutputs) {
+  const auto read = [](const std::string& member) { return chat_request(body_with(member)).value().structured_output; };
+  using Kind = ResponseFormat::Kind;
+  EXPECT_EQ(read(R"("structured_outputs":{"json_object":false})").kind, Kind::text);
+  EXPECT_EQ(read(R"("structured_outputs":{"json_object":true})").kind, Kind::json_object);
+  EXPECT_EQ(read(R"("structured_outputs":{"regex":"a+"})").regex, "a+");
+  EXPECT_EQ(read(R"("guided_grammar":"root ::= \"a\"")").grammar, "root ::= \"a\"");
+  for (const char* schema : {R"({"type":"object"})", R"("{\"type\":\"object\"}")"}) {
+    const auto format = read(fmt::format("\"guided_json\":{}", schema));
+    EXPECT_EQ(format.kind, Kind::json_schema);
+    EXPECT_EQ(compact_json(format.schema), R"({"type":"object"})");
+  }
+  const auto choice = read(R"("guided_choice":["yes","a \"b\"\\\n"])");
+  EXPECT_EQ(choice.kind, Kind::grammar);
+  EXPECT_EQ(choice.grammar, R"(root ::= "yes" | "a \"b\"\\\n")");
+  // The model is not told.
+  EXPECT_EQ(chat_prompt(body_with(R"("guided_regex":"a+")")), chat_prompt(body_with(R"("n":1)")));
+}
+
+TEST(ChatBody, ReadsTheMoreUnusualSampling) {
+  const auto sampling =
+      chat_request(body_with(R"("allowed_token_ids":[3,4],"bad_words":["a"],"prompt_logprobs":2,"priority":-3,)"
+                             R"("cache_salt":"s","thinking_token_budget":0,"truncate_prompt_tokens":-1,)"
+                             R"("skip_special_tokens":false,"min_p":0.5)"))
+          .value()
+          .sampling;
+  EXPECT_EQ(sampling.allowed_token_ids, (std::vector<int32_t>{3, 4}));
+  EXPECT_EQ(sampling.bad_words, std::vector<std::string>{"a"});
+  EXPECT_EQ(sampling.prompt_logprobs, 2);
+  EXPECT_EQ(sampling.priority, -3);
+  EXPECT_EQ(sampling.cache_salt, "s");
+  EXPECT_EQ(sampling.thinking_token_budget, 0);
+  EXPECT_EQ(sampling.truncate_prompt_tokens, -1);
+  EXPECT_FALSE(sampling.skip_special_tokens);
+  EXPECT_EQ(sampling.min_p, 0.5);
+}
+
+TEST(ChatBody, ForcedCallsComeBehindTheReasoning) {
+  const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required",)";
+  const auto thinking = chat_request(body_with(tools + R"("thinking":true)")).value();
+  EXPECT_TRUE(thinking.must_call);
+  EXPECT_FALSE(parse_options(thinking).starts_in_tool_calls);
+  EXPECT_TRUE(render_prompt(thinking).text().ends_with("<think>"));
+  const auto plain = chat_request(body_with(tools + R"("thinking":false)")).value();
+  EXPECT_FALSE(plain.must_call);
+  EXPECT_TRUE(parse_options(plain).starts_in_tool_calls);
+}
+
+TEST(ChatBody, NoGenerationPromptIfNoneIsWanted) {
+  EXPECT_TRUE(chat_prompt(body_with(R"("add_generation_prompt":false)")).ends_with("<｜User｜>x"));
+}
+
 TEST(ChatBody, NewerLimitWins) {
   const auto request =
       chat_request(R"({"messages":[{"role":"user","content":"q"}],"max_tokens":5,"max_completion_tokens":7})");
@@ -247,6 +316,32 @@ TEST(ResponsesBody, CustomToolsBecomeFunctionsOfOneText) {
   EXPECT_THAT(prompt, HasSubstr(R"("name": "patch", "description": "Edits.\n\nThe input must follow)"));
   EXPECT_THAT(prompt, HasSubstr("name=\"input\" string=\"true\">a\n\"b\"</"));
   EXPECT_EQ(request->custom_tools, std::vector<std::string>{"patch"});
+}
+
+TEST(ResponsesBody, RestoresReasoningFromItsSeal) {
+  for (const std::string thought : {"", "t", "é🙂 \n\"x\"", "four", "fives"}) {
+    EXPECT_EQ(unseal_reasoning(seal_reasoning(thought)), thought);
+    const auto request = responses_request(fmt::format(
+        R"({{"input":[{{"role":"user","content":"q"}},{{"type":"reasoning","summary":[],"encrypted_content":"{}"}},)"
+        R"({{"role":"assistant","content":"a"}},{{"role":"user","content":"z"}}]}})",
+        seal_reasoning(thought)));
+    EXPECT_EQ(request.value().messages[1].reasoning.value_or(""), thought);
+  }
+  for (const char* foreign : {"", "gAAAAABo", "gannet1.?", "gannet1.__8"}) {
+    EXPECT_FALSE(unseal_reasoning(foreign)) << foreign;
+  }
+}
+
+TEST(MessagesBody, ReadsBudgetFormatAndAny) {
+  const auto request = messages_request(
+      R"({"messages":[{"role":"user","content":"q"}],"thinking":{"type":"enabled","budget_tokens":1024},)"
+      R"("output_config":{"effort":"low","format":{"type":"json_schema","schema":{"type":"object"}}},)"
+      R"("tools":[{"name":"f","input_schema":{"type":"object"}}],"tool_choice":{"type":"any"}})");
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->sampling.thinking_token_budget, 1024);
+  EXPECT_EQ(request->response_format.kind, ResponseFormat::Kind::json_schema);
+  EXPECT_TRUE(request->must_call);
+  EXPECT_EQ(request->tool_choice, ToolChoice::automatic);
 }
 
 TEST(MessagesBody, HostedToolsAreLeftOut) {

@@ -9,10 +9,26 @@
 #include "text/protocol/content.h"
 #include "text/protocol/fields.h"
 #include "text/protocol/sampling.h"
+#include "text/protocol/structured_output.h"
 #include "text/protocol/tools.h"
+#include "text/protocol/unknown_fields.h"
 
 namespace gannet::text {
 namespace {
+
+constexpr std::string_view kKnownFields[] = {"messages",
+                                             "tools",
+                                             "tool_choice",
+                                             "parallel_tool_calls",
+                                             "response_format",
+                                             "reasoning_effort",
+                                             "thinking",
+                                             "chat_template_kwargs",
+                                             "add_generation_prompt",
+                                             "continue_final_message",
+                                             "max_completion_tokens",
+                                             "logprobs",
+                                             "verbosity"};
 
 Status add_image_part(const Fields& part, Content& content) {
   const Json* source = part.get("image_url");
@@ -199,6 +215,7 @@ Status read_messages(const Fields& body, ChatRequest& request) {
     }
   }
   GANNET_TRY_STATUS(calls.finish("messages"));
+  GANNET_TRY(request.add_generation_prompt, body.flag_or("add_generation_prompt", true));
   GANNET_TRY(const bool continues, body.flag_or("continue_final_message", false));
   if (continues && !request.messages.empty() && request.messages.back().role == Role::assistant) {
     request.messages.back().prefix = true;
@@ -281,9 +298,7 @@ Status read_response_format(const Fields& body, ChatRequest& request) {
   if (!schema) return invalid_input("response_format.json_schema: missing; expected an object with a schema");
   const Json* value = schema->get("schema");
   if (value == nullptr) return invalid_input("response_format.json_schema.schema: missing; expected a JSON schema");
-  if (!value->is_object() && value->boolean() == nullptr) {
-    return wrong_type("response_format.json_schema.schema", "a JSON schema", *value);
-  }
+  GANNET_TRY_STATUS(check_schema(*value, "response_format.json_schema.schema"));
   format.kind = ResponseFormat::Kind::json_schema;
   format.schema = *value;
   return {};
@@ -336,6 +351,14 @@ Status read_limits(const Fields& body, SamplingRequest& sampling) {
   return {};
 }
 
+Status read_formats(const Fields& body, ChatRequest& request) {
+  GANNET_TRY_STATUS(read_response_format(body, request));
+  GANNET_TRY_STATUS(read_structured_output(body, request.structured_output));
+  const auto is_set = [](const ResponseFormat& format) { return format.kind != ResponseFormat::Kind::text; };
+  if (!is_set(request.response_format) || !is_set(request.structured_output)) return {};
+  return invalid_input("response_format: cannot be combined with structured_outputs or guided_*; use one of them");
+}
+
 Status check_prefix(const ChatRequest& request) {
   if (request.messages.empty() || !request.messages.back().prefix) return {};
   if (request.response_format.kind != ResponseFormat::Kind::json_object) return {};
@@ -350,19 +373,20 @@ Result<ChatRequest> chat_request(std::string_view body, const ConversionOptions&
   ChatRequest request;
   GANNET_TRY(const auto model, fields.text("model"));
   request.model = model.value_or("");
-  GANNET_TRY_STATUS(read_streaming(fields, request));
+  GANNET_TRY_STATUS(read_output(fields, request));
   GANNET_TRY_STATUS(read_messages(fields, request));
   GANNET_TRY_STATUS(read_thinking_mode(fields, options, request));
   GANNET_TRY_STATUS(read_tools(fields, request));
   GANNET_TRY_STATUS(read_tool_choice(fields, request));
   GANNET_TRY_STATUS(settle_tool_choice(request));
   GANNET_TRY(request.parallel_tool_calls, fields.flag_or("parallel_tool_calls", true));
-  GANNET_TRY_STATUS(read_response_format(fields, request));
+  GANNET_TRY_STATUS(read_formats(fields, request));
   GANNET_TRY_STATUS(check_prefix(request));
   GANNET_TRY_STATUS(check_reasoning_came_back(request, options, "messages[].reasoning_content"));
   GANNET_TRY_STATUS(read_sampling(fields, request.sampling));
   GANNET_TRY_STATUS(read_stop(fields, "stop", request.sampling));
   GANNET_TRY_STATUS(read_limits(fields, request.sampling));
+  note_unknown_fields("chat/completions", fields, kKnownFields);
   return request;
 }
 

@@ -17,6 +17,7 @@ class Fields {
   // The object must outlive the result. `path` is empty for the body itself.
   static Result<Fields> of(const Json& value, std::string path);
 
+  const Json::Object& members() const { return *members_; }
   const Json* get(std::string_view key) const;
   // The same, but null is a value like others.
   const Json* find(std::string_view key) const;

@@ -10,12 +10,18 @@
 #include "text/protocol/content.h"
 #include "text/protocol/fields.h"
 #include "text/protocol/sampling.h"
+#include "text/protocol/structured_output.h"
 #include "text/protocol/tools.h"
+#include "text/protocol/unknown_fields.h"
 
 namespace gannet::text {
 namespace {
 
 constexpr double kMaxDouble = std::numeric_limits<double>::max();
+
+constexpr std::string_view kKnownFields[] = {"messages",      "system",        "tools",         "tool_choice",
+                                             "thinking",      "output_config", "output_format", "context_management",
+                                             "stop_sequences"};
 
 Status add_image_block(const Fields& block, Content& content) {
   GANNET_TRY(const auto source, block.object("source"));
@@ -120,6 +126,7 @@ class MessagesConverter {
     GANNET_TRY(const bool serial, choice->flag_or("disable_parallel_tool_use", false));
     request_->parallel_tool_calls = !serial;
     // The official API renders "any" like "auto".
+    if (type == "any" && !request_->tools.empty()) request_->must_call = true;
     if (type == "auto" || type == "any") return {};
     if (type == "none") {
       request_->tool_choice = ToolChoice::none;
@@ -362,6 +369,34 @@ Status read_thinking_mode(const Fields& body, const ConversionOptions& options, 
   return {};
 }
 
+// How many tokens the reasoning may have.
+Result<std::optional<int64_t>> read_budget(const Fields& body) {
+  const Json* thinking = body.get("thinking");
+  if (thinking == nullptr || !thinking->is_object()) return std::optional<int64_t>{};
+  GANNET_TRY(const auto fields, Fields::of(*thinking, "thinking"));
+  GANNET_TRY(const auto type, fields.text("type"));
+  if (type != "enabled") return std::optional<int64_t>{};
+  return fields.integer("budget_tokens", 1, std::numeric_limits<int64_t>::max());
+}
+
+// {"type": "json_schema", "schema": ...} as output_config.format, or in its older place, output_format.
+Status read_output_format(const Fields& body, ResponseFormat& format) {
+  GANNET_TRY(const auto config, body.object("output_config"));
+  const bool is_nested = config && config->has("format");
+  GANNET_TRY(const auto wanted, (is_nested ? *config : body).object(is_nested ? "format" : "output_format"));
+  if (!wanted) return {};
+  GANNET_TRY(const auto type, wanted->required_text("type"));
+  if (type != "json_schema") {
+    return invalid_input("{}: {} is not supported; expected json_schema", wanted->path("type"), shown(type));
+  }
+  const Json* schema = wanted->get("schema");
+  if (schema == nullptr) return invalid_input("{}: missing; expected a JSON schema", wanted->path("schema"));
+  GANNET_TRY_STATUS(check_schema(*schema, wanted->path("schema")));
+  format.kind = ResponseFormat::Kind::json_schema;
+  format.schema = *schema;
+  return {};
+}
+
 }  // namespace
 
 Result<ChatRequest> messages_request(std::string_view body, const ConversionOptions& options) {
@@ -370,8 +405,9 @@ Result<ChatRequest> messages_request(std::string_view body, const ConversionOpti
   ChatRequest request;
   GANNET_TRY(const auto model, fields.text("model"));
   request.model = model.value_or("");
-  GANNET_TRY(request.stream, fields.flag_or("stream", false));
+  GANNET_TRY_STATUS(read_output(fields, request));
   GANNET_TRY_STATUS(read_thinking_mode(fields, options, request));
+  GANNET_TRY(const auto budget, read_budget(fields));
   GANNET_TRY_STATUS(MessagesConverter(fields).convert(request));
   GANNET_TRY_STATUS(check_reasoning_came_back(request, options, "messages[].content[].thinking"));
   SamplingRequest& sampling = request.sampling;
@@ -382,7 +418,12 @@ Result<ChatRequest> messages_request(std::string_view body, const ConversionOpti
   GANNET_TRY(const auto top_k, fields.number("top_k", -kMaxDouble, kMaxDouble));
   if (top_k && *top_k >= 1 && *top_k <= std::numeric_limits<int32_t>::max())
     sampling.top_k = static_cast<int64_t>(*top_k);
+  GANNET_TRY_STATUS(read_more_sampling(fields, sampling));
+  if (sampling.n != 1) return invalid_input("n: {}; a message is one answer, so it must be 1 or absent", sampling.n);
+  if (!sampling.thinking_token_budget) sampling.thinking_token_budget = budget;
   GANNET_TRY_STATUS(read_stop(fields, "stop_sequences", sampling));
+  GANNET_TRY_STATUS(read_output_format(fields, request.response_format));
+  note_unknown_fields("messages", fields, kKnownFields);
   return request;
 }
 

@@ -8,12 +8,20 @@
 #include "text/protocol/content.h"
 #include "text/protocol/fields.h"
 #include "text/protocol/sampling.h"
+#include "text/protocol/sealed_reasoning.h"
+#include "text/protocol/structured_output.h"
 #include "text/protocol/tools.h"
+#include "text/protocol/unknown_fields.h"
 
 namespace gannet::text {
 namespace {
 
 constexpr std::string_view kToolSearch = "tool_search";
+
+constexpr std::string_view kKnownFields[] = {
+    "input",          "instructions",      "tools",   "tool_choice",          "parallel_tool_calls", "text",
+    "reasoning",      "max_output_tokens", "include", "previous_response_id", "truncation",          "background",
+    "max_tool_calls", "client_metadata"};
 
 Status add_part(const Json& value, const std::string& path, Content& content) {
   GANNET_TRY(const auto part, Fields::of(value, path));
@@ -259,6 +267,10 @@ class ItemReader {
       if (index > 0) thought += "\n";
       thought += text;
     }
+    if (thought.empty()) {
+      GANNET_TRY(const auto sealed, item.text("encrypted_content"));
+      thought = unseal_reasoning(sealed.value_or("")).value_or("");
+    }
     if (thought.empty()) return {};
     // Reasoning after the text begins another message.
     if (assistant_ && !assistant_->content.empty()) end_assistant();
@@ -472,9 +484,7 @@ Status read_text_format(const Fields& body, ChatRequest& request) {
   }
   const Json* schema = format->get("schema");
   if (schema == nullptr) return invalid_input("text.format.schema: missing; expected a JSON schema");
-  if (!schema->is_object() && schema->boolean() == nullptr) {
-    return wrong_type("text.format.schema", "a JSON schema", *schema);
-  }
+  GANNET_TRY_STATUS(check_schema(*schema, "text.format.schema"));
   request.response_format.kind = ResponseFormat::Kind::json_schema;
   request.response_format.schema = *schema;
   return {};
@@ -497,11 +507,15 @@ Status read_thinking_mode(const Fields& body, const ConversionOptions& options, 
 
 Result<ChatRequest> responses_request(std::string_view body, const ConversionOptions& options) {
   GANNET_TRY(const Json parsed, parse_body(body));
-  GANNET_TRY(const auto fields, Fields::of(parsed, ""));
+  return read_responses_request(parsed, options);
+}
+
+Result<ChatRequest> read_responses_request(const Json& body, const ConversionOptions& options) {
+  GANNET_TRY(const auto fields, Fields::of(body, ""));
   ChatRequest request;
   GANNET_TRY(const auto model, fields.text("model"));
   request.model = model.value_or("");
-  GANNET_TRY(request.stream, fields.flag_or("stream", false));
+  GANNET_TRY_STATUS(read_output(fields, request));
   GANNET_TRY(const auto previous, fields.text("previous_response_id"));
   request.previous_response_id = previous.value_or("");
   GANNET_TRY_STATUS(read_thinking_mode(fields, options, request));
@@ -510,12 +524,16 @@ Result<ChatRequest> responses_request(std::string_view body, const ConversionOpt
   GANNET_TRY_STATUS(read_input(fields, request, tools));
   GANNET_TRY_STATUS(read_tool_choice(fields, request));
   GANNET_TRY_STATUS(settle_tool_choice(request));
+  GANNET_TRY(request.parallel_tool_calls, fields.flag_or("parallel_tool_calls", true));
   GANNET_TRY_STATUS(read_text_format(fields, request));
   GANNET_TRY_STATUS(check_reasoning_came_back(request, options, "input[].content"));
   SamplingRequest& sampling = request.sampling;
   GANNET_TRY_STATUS(read_sampling(fields, sampling));
   sampling.logprobs = sampling.top_logprobs > 0;
   GANNET_TRY(sampling.max_tokens, fields.integer("max_output_tokens", 1, std::numeric_limits<int64_t>::max()));
+  if (sampling.n != 1)
+    return invalid_input("n: {}; a response holds one answer, so it must be 1 or absent", sampling.n);
+  note_unknown_fields("responses", fields, kKnownFields);
   return request;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "text/protocol/content.h"
 
@@ -15,6 +16,10 @@ constexpr double kMaxDouble = std::numeric_limits<double>::max();
 constexpr size_t kMostStops = 16;
 constexpr size_t kLongestStop = 1024;  // bytes
 constexpr size_t kMostBiases = 1024;
+constexpr size_t kMostStopTokens = 1024;
+constexpr size_t kMostBadWords = 256;
+constexpr size_t kLongestSalt = 1024;  // bytes
+constexpr size_t kMostAllowedTokens = 1 << 20;
 constexpr int64_t kMostAnswers = 128;
 constexpr int64_t kMostTopLogprobs = 20;
 
@@ -25,6 +30,10 @@ Status read_probabilities(const Fields& body, SamplingRequest& sampling) {
     return invalid_input("{}: must be above 0 and at most 1", body.path("top_p"));
   }
   GANNET_TRY(sampling.top_k, body.integer("top_k", -kMaxInt, kMaxInt));
+  return {};
+}
+
+Status read_penalties(const Fields& body, SamplingRequest& sampling) {
   GANNET_TRY(sampling.min_p, body.number("min_p", 0, 1));
   GANNET_TRY(sampling.presence_penalty, body.number("presence_penalty", -2, 2));
   GANNET_TRY(sampling.frequency_penalty, body.number("frequency_penalty", -2, 2));
@@ -38,19 +47,54 @@ Status read_probabilities(const Fields& body, SamplingRequest& sampling) {
 Status read_logprobs(const Fields& body, SamplingRequest& sampling) {
   GANNET_TRY(const auto top, body.integer("top_logprobs", 0, kMostTopLogprobs));
   sampling.top_logprobs = top.value_or(0);
+  GANNET_TRY(sampling.prompt_logprobs, body.integer("prompt_logprobs", 0, kMostTopLogprobs));
   return {};
 }
 
-Status read_stop_token_ids(const Fields& body, SamplingRequest& sampling) {
-  GANNET_TRY(const auto* ids, body.list("stop_token_ids"));
+Status read_token_ids(const Fields& body, std::string_view key, size_t most, std::vector<int32_t>& out) {
+  GANNET_TRY(const auto* ids, body.list(key));
   if (ids == nullptr) return {};
+  if (ids->size() > most) {
+    return invalid_input("{}: {} token ids; at most {} are supported", body.path(key), ids->size(), most);
+  }
   for (size_t index = 0; index < ids->size(); ++index) {
     const auto* id = std::get_if<uint64_t>(&(*ids)[index].value());
     if (id == nullptr || *id > static_cast<uint64_t>(std::numeric_limits<int32_t>::max())) {
-      return invalid_input("{}: expected a token id", body.path("stop_token_ids", index));
+      return invalid_input("{}: expected a token id", body.path(key, index));
     }
-    sampling.stop_token_ids.push_back(static_cast<int32_t>(*id));
+    out.push_back(static_cast<int32_t>(*id));
   }
+  return {};
+}
+
+Status read_bad_words(const Fields& body, SamplingRequest& sampling) {
+  constexpr std::string_view kKey = "bad_words";
+  GANNET_TRY(const auto* words, body.list(kKey));
+  if (words == nullptr) return {};
+  if (words->size() > kMostBadWords) {
+    return invalid_input("{}: {} texts; at most {} are supported", body.path(kKey), words->size(), kMostBadWords);
+  }
+  for (size_t index = 0; index < words->size(); ++index) {
+    const auto* text = (*words)[index].string();
+    const std::string path = body.path(kKey, index);
+    if (text == nullptr) return wrong_type(path, "a string", (*words)[index]);
+    if (text->empty()) return invalid_input("{}: empty; expected at least one character", path);
+    if (text->size() > kLongestStop) {
+      return invalid_input("{}: {} bytes; a bad word may have at most {}", path, text->size(), kLongestStop);
+    }
+    sampling.bad_words.push_back(*text);
+  }
+  return {};
+}
+
+Status read_scheduling(const Fields& body, SamplingRequest& sampling) {
+  GANNET_TRY(const auto priority, body.integer("priority", -kMaxInt, kMaxInt));
+  sampling.priority = priority.value_or(0);
+  GANNET_TRY(auto salt, body.text("cache_salt"));
+  if (salt && salt->size() > kLongestSalt) {
+    return invalid_input("{}: {} bytes; at most {} are supported", body.path("cache_salt"), salt->size(), kLongestSalt);
+  }
+  sampling.cache_salt = std::move(salt).value_or("");
   return {};
 }
 
@@ -106,6 +150,11 @@ bool lacks_reasoning(const Message& message, bool has_tools) {
 
 Status read_sampling(const Fields& body, SamplingRequest& sampling) {
   GANNET_TRY_STATUS(read_probabilities(body, sampling));
+  return read_more_sampling(body, sampling);
+}
+
+Status read_more_sampling(const Fields& body, SamplingRequest& sampling) {
+  GANNET_TRY_STATUS(read_penalties(body, sampling));
   GANNET_TRY_STATUS(read_logprobs(body, sampling));
   GANNET_TRY(const auto seed, body.integer("seed", 0, kMaxInt));
   if (seed) sampling.seed = static_cast<uint64_t>(*seed);
@@ -114,7 +163,19 @@ Status read_sampling(const Fields& body, SamplingRequest& sampling) {
   sampling.n = n.value_or(1);
   GANNET_TRY(sampling.include_stop, body.flag_or("include_stop_str_in_output", false));
   GANNET_TRY(sampling.ignore_eos, body.flag_or("ignore_eos", false));
-  GANNET_TRY_STATUS(read_stop_token_ids(body, sampling));
+  GANNET_TRY_STATUS(read_token_ids(body, "stop_token_ids", kMostStopTokens, sampling.stop_token_ids));
+  GANNET_TRY_STATUS(read_token_ids(body, "allowed_token_ids", kMostAllowedTokens, sampling.allowed_token_ids));
+  if (body.has("allowed_token_ids") && sampling.allowed_token_ids.empty()) {
+    return invalid_input("{}: empty; expected at least one token id", body.path("allowed_token_ids"));
+  }
+  GANNET_TRY_STATUS(read_bad_words(body, sampling));
+  GANNET_TRY(sampling.thinking_token_budget, body.integer("thinking_token_budget", 0, kMaxInt));
+  GANNET_TRY(sampling.truncate_prompt_tokens, body.integer("truncate_prompt_tokens", -1, kMaxInt));
+  if (sampling.truncate_prompt_tokens == 0) {
+    return invalid_input("{}: 0 leaves no prompt; expected at least 1, or -1", body.path("truncate_prompt_tokens"));
+  }
+  GANNET_TRY(sampling.skip_special_tokens, body.flag_or("skip_special_tokens", true));
+  GANNET_TRY_STATUS(read_scheduling(body, sampling));
   return read_logit_bias(body, sampling);
 }
 
@@ -133,8 +194,11 @@ Status read_stop(const Fields& body, std::string_view key, SamplingRequest& samp
   return {};
 }
 
-Status read_streaming(const Fields& body, ChatRequest& request) {
+Status read_output(const Fields& body, ChatRequest& request) {
   GANNET_TRY(request.stream, body.flag_or("stream", false));
+  GANNET_TRY(request.include_reasoning, body.flag_or("include_reasoning", true));
+  GANNET_TRY(request.return_token_ids, body.flag_or("return_token_ids", false));
+  GANNET_TRY(request.tokens_as_token_ids, body.flag_or("return_tokens_as_token_ids", false));
   GANNET_TRY(const auto options, body.object("stream_options"));
   if (!options) return {};
   GANNET_TRY(request.include_usage, options->flag_or("include_usage", false));

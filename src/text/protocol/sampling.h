@@ -10,12 +10,15 @@
 namespace gannet::text {
 
 // Fields that all protocols name alike: temperature, top_p, top_k, min_p, seed, penalties, n, ignore_eos,
-// stop_token_ids, logit_bias, ...
+// stop_token_ids, logit_bias, priority, cache_salt, ...
 Status read_sampling(const Fields& body, SamplingRequest& sampling);
+// The same without temperature, top_p and top_k.
+Status read_more_sampling(const Fields& body, SamplingRequest& sampling);
 // Stop strings: absent, one string, or a list of at most 16; none empty or longer than 1,024 bytes.
 Status read_stop(const Fields& body, std::string_view key, SamplingRequest& sampling);
-// "stream" and what "stream_options" says about usage.
-Status read_streaming(const Fields& body, ChatRequest& request);
+// How the answer is to be sent: "stream", what "stream_options" says about usage, "include_reasoning",
+// "return_token_ids", "return_tokens_as_token_ids".
+Status read_output(const Fields& body, ChatRequest& request);
 
 // Effort of thinking (1..100) by its name: minimal, low 50; medium, high, xhigh 75; ultra, max 100. 0 stands for
 // "none". Other names are an error.

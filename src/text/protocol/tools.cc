@@ -95,7 +95,8 @@ Status settle_tool_choice(ChatRequest& request) {
     remove_late_tools(request, [](const ToolDefinition&) { return true; });
   }
   if (request.tool_choice == ToolChoice::required && request.thinking) {
-    return invalid_input("tool_choice: a call cannot be forced in thinking mode; use \"auto\", or switch thinking off");
+    request.tool_choice = ToolChoice::automatic;
+    request.must_call = true;
   }
   return {};
 }

@@ -22,7 +22,7 @@ Json strict_schema(const Json& schema);
 // Keeps only the named tool, also among tools declared late, and makes calling it required. `path` is the field that
 // named it.
 Status choose_tool(ChatRequest& request, const std::string& name, std::string_view path);
-// Drops what `tool_choice` makes pointless and refuses what the model cannot do: a forced call while thinking.
+// Drops what `tool_choice` makes pointless. A forced call comes behind the reasoning, if there is to be one.
 Status settle_tool_choice(ChatRequest& request);
 
 }  // namespace gannet::text

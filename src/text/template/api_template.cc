@@ -30,11 +30,12 @@ class ApiTemplate {
     out_.control(control::kBegin);
     for (size_t index = 0; index < turns.size(); ++index) write_turn(turns[index], index);
     const bool continues = !turns.empty() && turns.back().role == Role::assistant && turns.back().message().prefix;
-    if (!continues) {
+    if (!continues && request_.add_generation_prompt) {
       out_.control(control::kAssistant);
       out_.control(request_.thinking ? control::kThinkStart : control::kThinkEnd);
     }
-    if (shows_tools_ && request_.tool_choice == ToolChoice::required) write_calls_opening(out_, kToolMarkupV41);
+    if (shows_tools_ && request_.tool_choice == ToolChoice::required && request_.add_generation_prompt)
+      write_calls_opening(out_, kToolMarkupV41);
     return out_.take();
   }
 
@@ -81,6 +82,7 @@ class ApiTemplate {
     // it.
     const bool keeps_reasoning = request_.thinking && (shows_tools_ || (message.prefix && index > 0));
     out_.control(control::kAssistant);
+    if (message.sampled != nullptr) return write_sampled(message.sampled);
     if (keeps_reasoning) {
       out_.control(control::kThinkStart);
       out_.grounded(message.reasoning.value_or(""));
@@ -91,6 +93,13 @@ class ApiTemplate {
     out_.grounded(message.content);
     write_tool_calls(out_, message.tool_calls, kToolMarkupV41);
     if (!message.prefix) out_.control(control::kEnd);
+  }
+
+  void write_sampled(const std::shared_ptr<const SampledMessage>& message) {
+    out_.control(message->thinking ? control::kThinkStart : control::kThinkEnd);
+    if (message->calls_open) write_calls_opening(out_, kToolMarkupV41);
+    out_.sampled(message);
+    out_.control(control::kEnd);
   }
 
   const ChatRequest& request_;

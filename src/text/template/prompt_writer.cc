@@ -81,13 +81,14 @@ std::string RenderedPrompt::text() const {
 }
 
 void PromptWriter::control(std::string_view spelling) {
-  prompt_.segments.push_back({std::string(spelling), true});
+  prompt_.segments.push_back({.text = std::string(spelling), .is_control = true});
 }
 
 void PromptWriter::plain(std::string_view text) {
   if (text.empty()) return;
   auto& segments = prompt_.segments;
-  if (segments.empty() || segments.back().is_control) segments.push_back({});
+  const bool continues = !segments.empty() && !segments.back().is_control && segments.back().sampled == nullptr;
+  if (!continues) segments.push_back({});
   segments.back().text += text;
 }
 
@@ -117,6 +118,10 @@ void PromptWriter::markup(std::string_view text) {
 
 void PromptWriter::grounded(std::string_view text) {
   split_at(text, control::kGrounding);
+}
+
+void PromptWriter::sampled(std::shared_ptr<const SampledMessage> message) {
+  prompt_.segments.push_back({.text = "", .is_control = false, .sampled = std::move(message)});
 }
 
 void PromptWriter::content(const Message& message) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ class PromptWriter {
   void markup(std::string_view text);
   // An assistant's text: grounding tokens are control tokens, nothing else is.
   void grounded(std::string_view text);
+  // What the model generated, unchanged.
+  void sampled(std::shared_ptr<const SampledMessage> message);
   // A message's content with its images' placeholders.
   void content(const Message& message);
 
