@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <random>
 #include <set>
 
 namespace gannet {
@@ -179,6 +181,84 @@ TEST(Seed, OtherSeedsAndNoSeedGiveOthers) {
   EXPECT_NE(sequence({}, 100), sequence({}, 100));
 }
 
+// A request that was preempted and recomputed goes on with the numbers it would have had.
+TEST(Seed, NumbersDependOnTheIndexAlone) {
+  const auto whole = sequence({.seed = 7}, 100);
+  for (const size_t from : {size_t{1}, size_t{50}, size_t{99}}) {
+    Logits logits(50, 0.0F);
+    Sampler sampler({.seed = 7}, {}, {});
+    EXPECT_EQ(sampler.choose(logits, static_cast<int64_t>(from), {}).id, whole[from]);
+  }
+}
+
+TEST(Seed, NumbersAreEven) {
+  std::map<int32_t, int> counts;
+  for (const int32_t id : sequence({.seed = 3}, 10000)) ++counts[id];
+  ASSERT_THAT(counts, SizeIs(50));
+  for (const auto& [id, count] : counts) EXPECT_NEAR(count, 200, 75) << id;
+}
+
+// What a whole vocabulary's filters leave, by sorting all of it.
+std::set<int32_t> left_by_sorting(const SamplingParams& params, const Logits& logits) {
+  std::vector<std::pair<double, int32_t>> order;
+  for (size_t i = 0; i < logits.size(); ++i) order.emplace_back(-logits[i] / params.temperature, i);
+  std::sort(order.begin(), order.end());
+  if (params.top_k > 0) order.resize(std::min<size_t>(params.top_k, order.size()));
+  double total = 0;
+  for (const auto& one : order) total += std::exp(order[0].first - one.first);
+  IdSet left;
+  double mass = 0;
+  for (const auto& one : order) {
+    const double weight = std::exp(order[0].first - one.first);
+    if (!left.empty() && (mass >= params.top_p * total || weight < params.min_p)) break;
+    mass += weight;
+    left.insert(one.second);
+  }
+  return left;
+}
+
+TEST(LargeVocabulary, FiltersLeaveWhatSortingLeaves) {
+  std::mt19937 random(1);
+  for (const int size : {1000, 1023, 5000}) {
+    for (const double spread : {0.1, 1.0, 4.0}) {
+      std::normal_distribution<double> normal(0, spread);
+      Logits logits(size);
+      for (float& logit : logits) logit = static_cast<float>(normal(random));
+      logits[size - 1] = static_cast<float>(3 * spread);
+      for (const SamplingParams& params :
+           {SamplingParams{.top_p = 0.02}, SamplingParams{.temperature = 0.3, .top_p = 0.5}, SamplingParams{.top_k = 7},
+            SamplingParams{.temperature = 0.5, .top_p = 0.9, .top_k = 30}, SamplingParams{.min_p = 0.4},
+            SamplingParams{.temperature = 0.4, .top_p = 0.8, .min_p = 0.3}}) {
+        const IdSet left = left_by_sorting(params, logits);
+        const IdSet came = chosen(params, logits);
+        EXPECT_TRUE(std::includes(left.begin(), left.end(), came.begin(), came.end()));
+        if (left.size() < 30) {
+          EXPECT_GT(came.size(), left.size() / 3);
+        }
+      }
+    }
+  }
+}
+
+TEST(LargeVocabulary, FrequenciesFollowProbabilities) {
+  Logits logits(2000, -30.0F);
+  logits[3] = 1;
+  logits[700] = 0;
+  logits[1999] = 2;
+  const double total = std::exp(0.0) + std::exp(1.0) + std::exp(2.0);
+  for (const SamplingParams& base : {SamplingParams{}, SamplingParams{.top_p = 0.9999}, SamplingParams{.top_k = 5}}) {
+    std::map<int32_t, int> counts;
+    SamplingParams params = base;
+    for (uint64_t seed = 0; seed < 3000; ++seed) {
+      params.seed = seed;
+      ++counts[choose(params, logits).id];
+    }
+    EXPECT_NEAR(counts[3] / 3000.0, std::exp(1.0) / total, 0.03);
+    EXPECT_NEAR(counts[700] / 3000.0, std::exp(0.0) / total, 0.03);
+    EXPECT_NEAR(counts[1999] / 3000.0, std::exp(2.0) / total, 0.03);
+  }
+}
+
 TEST(MinTokens, NoStopIdComesBefore) {
   const SamplingParams greedily{.temperature = 0, .min_tokens = 3, .stop_ids = {1, 2}};
   const Logits logits = {1, 9, 8, 7};
@@ -188,6 +268,125 @@ TEST(MinTokens, NoStopIdComesBefore) {
   const SamplingParams randomly{.min_tokens = 3, .stop_ids = {1, 2}};
   EXPECT_EQ(chosen(randomly, {0, 0, 0, 0}, 2), (IdSet{0, 3}));
   EXPECT_EQ(chosen(randomly, {0, 0, 0, 0}, 3), (IdSet{0, 1, 2, 3}));
+}
+
+int32_t greedy_after(const SamplingParams& params, const std::vector<int32_t>& prompt,
+                     const std::vector<int32_t>& answer, Logits logits) {
+  Sampler sampler(params, prompt, {});
+  for (size_t i = 0; i < answer.size(); ++i) {
+    Logits forced(logits.size(), 0.0F);
+    forced[answer[i]] = kInfinity;
+    EXPECT_EQ(sampler.choose(forced, static_cast<int64_t>(i), {}).id, answer[i]);
+  }
+  return sampler.choose(logits, static_cast<int64_t>(answer.size()), {}).id;
+}
+
+TEST(Penalties, RepetitionCountsPromptAndAnswer) {
+  const SamplingParams params{.temperature = 0, .repetition_penalty = 2};
+  EXPECT_EQ(greedy_after(params, {}, {}, {5, 4, 3}), 0);
+  EXPECT_EQ(greedy_after(params, {0, 0}, {}, {5, 4, 3}), 1);
+  EXPECT_EQ(greedy_after(params, {0}, {1}, {5, 4, 3}), 2);
+  EXPECT_EQ(greedy_after(params, {0}, {0}, {5, 2, 2}), 0);  // once only: 2.5
+  EXPECT_EQ(greedy_after(params, {0}, {}, {-1, -1.5F, -3}), 1);
+}
+
+TEST(Penalties, ARepetitionPenaltyBelowOneFavours) {
+  EXPECT_EQ(greedy_after({.temperature = 0, .repetition_penalty = 0.5}, {2}, {}, {5, 4, 3}), 2);
+  EXPECT_EQ(greedy_after({.temperature = 0, .repetition_penalty = 1e-300}, {2}, {}, {5, 4, 3}), 2);
+}
+
+TEST(Penalties, PresenceCountsTheAnswerOnce) {
+  const SamplingParams params{.temperature = 0, .presence_penalty = 1.5};
+  EXPECT_EQ(greedy_after(params, {0}, {}, {5, 4, 3}), 0);
+  EXPECT_EQ(greedy_after(params, {}, {0}, {5, 4, 3}), 1);
+  EXPECT_EQ(greedy_after(params, {}, {0, 0, 0}, {5, 3, 3}), 0);
+}
+
+TEST(Penalties, FrequencyCountsEachTime) {
+  const SamplingParams params{.temperature = 0, .frequency_penalty = 0.6};
+  EXPECT_EQ(greedy_after(params, {0, 0}, {0}, {5, 4, 3}), 0);
+  EXPECT_EQ(greedy_after(params, {}, {0, 0}, {5, 4, 3}), 1);
+  EXPECT_EQ(greedy_after({.temperature = 0, .frequency_penalty = -1}, {}, {2, 2, 2}, {5, 4, 3}), 2);
+}
+
+TEST(LogitBias, IsAddedBeforeThePenalties) {
+  EXPECT_EQ(choose({.temperature = 0, .logit_bias = {{0, -100}, {2, 3}}}, {5, 4, 3}).id, 2);
+  EXPECT_EQ(chosen({.logit_bias = {{1, 100}}}, {0, 0, 0}), (IdSet{1}));
+  EXPECT_EQ(chosen({.logit_bias = {{1, -100}}}, {0, 0, 0}), (IdSet{0, 2}));
+  const SamplingParams both{.temperature = 0, .repetition_penalty = 2, .logit_bias = {{0, 4}}};
+  EXPECT_EQ(greedy_after(both, {0}, {}, {4, 5, 3}), 1);  // (4 + 4) / 2
+}
+
+TEST(AllowedIds, NothingElseComes) {
+  EXPECT_EQ(chosen({.allowed_ids = {1, 3, 3}}, {0, 0, 0, 0}), (IdSet{1, 3}));
+  EXPECT_EQ(choose({.temperature = 0, .allowed_ids = {2}}, {5, 4, -kInfinity}).id, 2);
+}
+
+TEST(BadWords, ASingleIdNeverComes) {
+  EXPECT_EQ(chosen({.bad_words = {{1}, {2}}}, {0, 0, 0, 0}), (IdSet{0, 3}));
+}
+
+TEST(BadWords, ASequenceIsCutBeforeItsLastId) {
+  const SamplingParams params{.temperature = 0, .bad_words = {{1, 2, 0}, {2, 2}}};
+  const Logits logits = {9, 8, 7};
+  EXPECT_EQ(greedy_after(params, {1, 2}, {}, logits), 0);  // only the answer counts
+  EXPECT_EQ(greedy_after(params, {}, {2}, logits), 0);
+  EXPECT_EQ(greedy_after(params, {}, {1, 2}, logits), 1);
+  EXPECT_EQ(greedy_after(params, {}, {1, 1, 2}, logits), 1);
+  EXPECT_EQ(greedy_after(params, {}, {1, 2, 1}, logits), 0);
+}
+
+TEST(NeverSampled, NeverComes) {
+  const std::vector<int32_t> never = {0, 2};
+  for (const double temperature : {0.0, 1.0}) {
+    Logits logits = {9, 1, 8};
+    EXPECT_EQ(Sampler({.temperature = temperature, .logit_bias = {{0, 100}}}, {}, never).choose(logits, 0, {}).id, 1);
+  }
+}
+
+int32_t masked(const SamplingParams& params, Logits logits, const std::vector<uint32_t>& mask) {
+  return Sampler(params, {}, {}).choose(logits, 0, mask).id;
+}
+
+TEST(Mask, NothingElseComes) {
+  const Logits logits(70, 0.0F);
+  for (const int32_t allowed : {0, 31, 32, 63, 64, 69}) {
+    std::vector<uint32_t> mask(3);
+    mask[allowed / 32] = uint32_t{1} << (allowed % 32);
+    for (const double temperature : {0.0, 1.0}) {
+      EXPECT_EQ(masked({.temperature = temperature, .logit_bias = {{5, 100}}}, logits, mask), allowed);
+    }
+  }
+  EXPECT_EQ(masked({.temperature = 0}, {1, 3, 2}, {~uint32_t{0}}), 1);
+}
+
+// Bits beyond the vocabulary are not looked at.
+TEST(Mask, MayBeLongerThanTheVocabulary) {
+  EXPECT_EQ(masked({.temperature = 0}, {1, 3, 2}, {~uint32_t{2}}), 2);
+}
+
+// The request forbids what its grammar wants, or the logits are broken: the grammar wins.
+TEST(Mask, IsKeptEvenIfNothingElseIsPossible) {
+  const std::vector<uint32_t> only_two = {4};
+  EXPECT_EQ(masked({.temperature = 0, .min_tokens = 5, .stop_ids = {2}}, {1, 2, 3}, only_two), 2);
+  EXPECT_EQ(masked({.allowed_ids = {0}}, {1, 2, 3}, only_two), 2);
+  EXPECT_EQ(masked({.bad_words = {{2}}}, {1, 2, 3}, only_two), 2);
+  EXPECT_EQ(masked({}, {1, 2, kNaN}, only_two), 2);
+}
+
+TEST(AllowedIds, AreKeptEvenIfTheirLogitsAreBroken) {
+  EXPECT_EQ(choose({.allowed_ids = {2, 1}}, {0, kNaN, kNaN}).id, 1);
+}
+
+TEST(Describe, GivesAnyIdAndTheLikeliest) {
+  const Token token = Sampler::describe(logs({0.5, 0.3, 0.2}), 1, 2);
+  EXPECT_EQ(token.id, 1);
+  EXPECT_EQ(token.logprob->id, 1);
+  EXPECT_NEAR(token.logprob->logprob, std::log(0.3), 1e-6);
+  ASSERT_THAT(token.top_logprobs, SizeIs(2));
+  EXPECT_EQ(token.top_logprobs[0].id, 0);
+  EXPECT_FALSE(token.finish);
+  EXPECT_FALSE(std::isnan(Sampler::describe(Logits{kNaN, kInfinity}, 1, 2).logprob->logprob));
 }
 
 TEST(Logprobs, AreAbsentUnlessAskedFor) {
@@ -281,6 +480,19 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongValue{"min_tokens", {.max_tokens = 4, .min_tokens = 5}, "5", "not be above max_tokens, 4"},
                     WrongValue{"logprobs", {.logprobs = 101}, "101", "from -1 (none) to 100"},
                     WrongValue{"logprobs", {.logprobs = -2}, "-2", "from -1 (none) to 100"},
+                    WrongValue{"prompt_logprobs", {.prompt_logprobs = 101}, "101", "from -1 (none) to 100"},
+                    WrongValue{"repetition_penalty", {.repetition_penalty = 0}, "0", "above 0"},
+                    WrongValue{"repetition_penalty", {.repetition_penalty = kNotANumber}, "nan", "above 0"},
+                    WrongValue{"presence_penalty", {.presence_penalty = 2.5}, "2.5", "from -2 to 2"},
+                    WrongValue{"presence_penalty", {.presence_penalty = kNotANumber}, "nan", "from -2 to 2"},
+                    WrongValue{"frequency_penalty", {.frequency_penalty = -2.5}, "-2.5", "from -2 to 2"},
+                    WrongValue{"frequency_penalty", {.frequency_penalty = kNotANumber}, "nan", "from -2 to 2"},
+                    WrongValue{"logit_bias", {.logit_bias = {{3, 101.0F}}}, "101", "from -100 to 100"},
+                    WrongValue{"logit_bias", {.logit_bias = {{3, kNaN}}}, "nan", "from -100 to 100"},
+                    WrongValue{"logit_bias", {.logit_bias = {{100, 1.0F}}}, "100", "from 0 to 99"},
+                    WrongValue{"allowed_token_ids", {.allowed_ids = {-1}}, "-1", "from 0 to 99"},
+                    WrongValue{"bad_words", {.bad_words = {{1, 100}}}, "100", "from 0 to 99"},
+                    WrongValue{"bad_words", {.bad_words = {{}}}, "empty", "at least one token"},
                     WrongValue{"stop_token_ids", {.stop_ids = {3, 100}}, "100", "from 0 to 99"},
                     WrongValue{"stop_token_ids", {.stop_ids = {-1}}, "-1", "from 0 to 99"}));
 
