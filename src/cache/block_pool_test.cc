@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 #include <utility>
+#include <vector>
 
 namespace gannet {
 namespace {
@@ -158,6 +159,114 @@ TEST(BlockTable, TablesNeverShareBytes) {
     }
     EXPECT_EQ(pool.free_blocks(), 16 - static_cast<int64_t>(taken.size()));
   }
+}
+
+BlockHash hash_of(uint64_t number) {
+  return {.high = number * 7, .low = number};
+}
+
+// A table whose first blocks hold what these hashes stand for.
+BlockTable published(BlockPool& pool, std::initializer_list<uint64_t> numbers) {
+  BlockTable table = pool.table();
+  EXPECT_TRUE(table.grow(static_cast<int64_t>(numbers.size()) * pool.layout().tokens));
+  size_t block = 0;
+  for (const uint64_t number : numbers) pool.publish(table.ids()[block++], hash_of(number));
+  return table;
+}
+
+TEST(PrefixIndex, FindsLeadingBlocksOnly) {
+  BlockPool pool(kLayout, 10);
+  const BlockTable table = published(pool, {1, 2, 3});
+  EXPECT_EQ(pool.match(std::vector{hash_of(1), hash_of(2), hash_of(9), hash_of(3)}).blocks, 2);
+  EXPECT_EQ(pool.match(std::vector{hash_of(2), hash_of(1)}).blocks, 2);
+  EXPECT_EQ(pool.match(std::vector{hash_of(4)}).blocks, 0);
+  EXPECT_EQ(pool.match({}).blocks, 0);
+}
+
+TEST(PrefixIndex, SharedBlocksGoBackWithTheirLastHolder) {
+  BlockPool pool(kLayout, 10);
+  BlockTable first = published(pool, {1, 2});
+  const auto ids = first.ids();
+  BlockTable second = pool.table();
+  second.share(std::vector{hash_of(1), hash_of(2)});
+  EXPECT_EQ(second.ids(), ids);
+  EXPECT_EQ(pool.free_blocks(), 8);
+  first.shrink(0);
+  EXPECT_EQ(pool.free_blocks(), 8);
+  second.shrink(0);
+  EXPECT_EQ(pool.free_blocks(), 10);
+  EXPECT_EQ(pool.cached_blocks(), 2);
+}
+
+TEST(PrefixIndex, AFreeBlockIsRevived) {
+  BlockPool pool(kLayout, 10);
+  const auto ids = published(pool, {1, 2}).ids();
+  EXPECT_EQ(pool.match(std::vector{hash_of(1), hash_of(2)}).free, 2);
+  BlockTable again = pool.table();
+  again.share(std::vector{hash_of(1), hash_of(2)});
+  EXPECT_EQ(again.ids(), ids);
+  EXPECT_EQ(pool.cached_blocks(), 0);
+  EXPECT_EQ(pool.match(std::vector{hash_of(1), hash_of(2)}).free, 0);
+}
+
+TEST(PrefixIndex, BlocksWithoutContentAreUsedFirst) {
+  BlockPool pool(kLayout, 4);
+  published(pool, {1, 2});  // free again at once, and found
+  BlockTable other = pool.table();
+  ASSERT_TRUE(other.grow(8));
+  EXPECT_EQ(pool.match(std::vector{hash_of(1), hash_of(2)}).blocks, 2);
+}
+
+TEST(PrefixIndex, TheEndOfTheLongestFreePrefixGoesFirst) {
+  BlockPool pool(kLayout, 4);
+  published(pool, {1, 2});
+  published(pool, {3, 4});
+  BlockTable other = pool.table();
+  ASSERT_TRUE(other.grow(4));
+  EXPECT_EQ(pool.match(std::vector{hash_of(1), hash_of(2)}).blocks, 1);
+  EXPECT_EQ(pool.match(std::vector{hash_of(3), hash_of(4)}).blocks, 2);
+  ASSERT_TRUE(other.grow(12));
+  EXPECT_EQ(pool.match(std::vector{hash_of(1)}).blocks, 0);
+  EXPECT_EQ(pool.match(std::vector{hash_of(3), hash_of(4)}).blocks, 1);
+}
+
+TEST(PrefixIndex, ASecondBlockOfTheSameContentStaysUnknown) {
+  BlockPool pool(kLayout, 4);
+  const BlockTable first = published(pool, {1});
+  {
+    const BlockTable second = published(pool, {1});
+    EXPECT_NE(first.ids(), second.ids());
+  }
+  EXPECT_EQ(pool.cached_blocks(), 0);
+  BlockTable found = pool.table();
+  found.share(std::vector{hash_of(1)});
+  EXPECT_EQ(found.ids(), first.ids());
+}
+
+TEST(PrefixIndex, ForgettingLeavesWhatIsHeld) {
+  BlockPool pool(kLayout, 4);
+  published(pool, {1, 2});
+  BlockTable held = published(pool, {3});
+  pool.forget();
+  EXPECT_EQ(pool.cached_blocks(), 0);
+  EXPECT_EQ(pool.free_blocks(), 3);
+  EXPECT_EQ(pool.match(std::vector{hash_of(3)}).blocks, 0);
+  held.shrink(0);
+  EXPECT_EQ(pool.free_blocks(), 4);
+  EXPECT_EQ(pool.cached_blocks(), 0);
+  BlockTable all = pool.table();
+  EXPECT_TRUE(all.grow(16));
+}
+
+TEST(BlockTable, ReservedIdsStayWhereTheyAre) {
+  BlockPool pool(kLayout, 1000);
+  BlockTable table = pool.table();
+  table.reserve(4000);
+  const int32_t* ids = table.ids().data();
+  for (int64_t tokens = 1; tokens <= 4000; tokens += 13) ASSERT_TRUE(table.grow(tokens));
+  EXPECT_EQ(table.ids().data(), ids);
+  const BlockTable moved = std::move(table);
+  EXPECT_EQ(moved.ids().data(), ids);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "cache/sequence_state.h"
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace gannet {
@@ -9,27 +11,22 @@ SequenceState::SequenceState(const Config& config, BlockPool& pool)
       records_(record_layout(config)),
       ring_bytes_(config.sliding_window * records_.window_bytes),
       pending_size_(2 * config.head_dim),
-      blocks_(pool.table()),
       rings_(config.num_hidden_layers * ring_bytes_),
       pending_(config.kv_source_layer_ids.size() * pending_size_) {}
 
-void SequenceState::reset() {
-  keep_prefix(0, 0, {});
-}
-
-void SequenceState::keep_prefix(int64_t tokens, int64_t replay_from, const std::vector<int32_t>& history) {
-  GANNET_CHECK(replay_from <= tokens && tokens <= length_);
-  blocks_.shrink(tokens);
-  history_ = history;
-  length_ = replay_from;
-  cached_ = tokens;
-  encoder_from_ = replay_from;
-  decoder_from_ = 0;
+void SequenceState::begin(Start start) {
+  GANNET_CHECK(start.first <= start.cached || start.cached == 0);
+  blocks_ = start.blocks;
+  history_ = std::move(start.history);
+  length_ = start.first;
+  cached_ = start.cached;
+  encoder_from_ = start.encoder_from;
+  decoder_from_ = start.decoder_from;
 }
 
 ops::PagedRecords SequenceState::records(int64_t source, int64_t offset, int64_t bytes) {
   return {.base = pool_->data() + offset,
-          .block_table = blocks_.ids().data(),
+          .block_table = blocks_,
           .block_stride = pool_->layout().bytes,
           .block_records = pool_->layout().sources[source].records,
           .record_bytes = bytes};

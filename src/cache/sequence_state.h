@@ -13,22 +13,27 @@ namespace gannet {
 
 // Everything that the model remembers of one sequence. On a prefix-cache hit of P tokens each part is
 //   global entries, index keys   cached: read from the blocks, never written again for tokens before P
-//   window rings                 replayed: the last `sliding_window` tokens before P run again (spec: model 5)
+//   window rings                 replayed: the last `sliding_window` tokens before P run again (spec: model 5); without
+//                                bounded replay cached: a snapshot taken at P is copied back
 //   pending pairs                recomputed: a hit ends on a whole group, so nothing is pending
 //   n-gram history               recomputed from the prompt's ids
-// There is no other per-sequence state.
+// There is no other per-sequence state. The blocks belong to the sequence's BlockTable.
 class SequenceState {
  public:
+  // `pool` is where the blocks lie.
   SequenceState(const Config& config, BlockPool& pool);
 
-  // Back to an empty sequence; its blocks return to the pool.
-  void reset();
-  // Keeps the first `tokens` tokens of what a prefix cache keeps, and nothing else; the sequence then runs on from
-  // `replay_from` (at most `tokens`), whose rows up to `tokens` only rebuild the windows. `history` are the compressed
-  // ids before replay_from, nearest last.
-  void keep_prefix(int64_t tokens, int64_t replay_from, const std::vector<int32_t>& history);
-  // Makes room in the blocks for that many tokens; false when the pool is exhausted.
-  bool reserve(int64_t tokens) { return blocks_.grow(tokens); }
+  // How a sequence begins: from nothing, or behind a prefix whose global KV exists.
+  struct Start {
+    const int32_t* blocks = nullptr;  // block ids; must stay there, and hold room for all rows that run
+    int64_t first = 0;                // position of the first row
+    int64_t cached = 0;               // global entries of tokens before this position exist
+    int64_t encoder_from = 0;         // first position with window KV, in encoder and in decoder layers
+    int64_t decoder_from = 0;
+    std::vector<int32_t> history = {};  // compressed ids before `first` (Model::history)
+  };
+  // Forgets what was. The rings keep their bytes: a snapshot may be copied over them.
+  void begin(Start start);
 
   // Tokens that have run: the position of the next row.
   int64_t length() const { return length_; }
@@ -42,6 +47,9 @@ class SequenceState {
   int64_t decoder_from() const { return decoder_from_; }
   void set_decoder_from(int64_t position) { decoder_from_ = position; }
 
+  // The rings of all backbone layers, one after another: window_state_bytes().
+  std::byte* windows() { return rings_.data(); }
+  int64_t window_bytes() const { return static_cast<int64_t>(rings_.size()); }
   // Ring of a backbone layer: `sliding_window` records, slot = position mod sliding_window.
   std::byte* ring(int64_t layer) { return rings_.data() + layer * ring_bytes_; }
   // (a, g) of a ratio-2 source's half pair, f32 [2, head_dim]; `source` counts in kv_source_layer_ids.
@@ -58,7 +66,7 @@ class SequenceState {
   RecordLayout records_;
   int64_t ring_bytes_;
   int64_t pending_size_;
-  BlockTable blocks_;
+  const int32_t* blocks_ = nullptr;
   std::vector<std::byte> rings_;
   std::vector<float> pending_;
   std::vector<int32_t> history_;

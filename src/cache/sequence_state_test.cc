@@ -62,22 +62,17 @@ TEST_F(SequenceStateTest, StartsEmpty) {
   EXPECT_EQ(state.encoder_from(), 0);
   EXPECT_EQ(state.decoder_from(), 0);
   EXPECT_THAT(state.history(), IsEmpty());
-  EXPECT_EQ(pool_.free_blocks(), 10);
-}
-
-TEST_F(SequenceStateTest, ReservesWholeBlocks) {
-  SequenceState state(config(), pool_);
-  EXPECT_TRUE(state.reserve(9));
-  EXPECT_EQ(pool_.free_blocks(), 8);
-  EXPECT_FALSE(state.reserve(10 * kTokens + 1));
-  EXPECT_EQ(pool_.free_blocks(), 8);
-  EXPECT_TRUE(state.reserve(10 * kTokens));
+  EXPECT_EQ(state.window_bytes(), window_state_bytes(config()));
 }
 
 TEST_F(SequenceStateTest, RecordsOfAllSourcesAreDisjoint) {
+  BlockTable first_blocks = pool_.table();
+  BlockTable second_blocks = pool_.table();
+  ASSERT_TRUE(first_blocks.grow(20) && second_blocks.grow(40) && first_blocks.grow(40));
   SequenceState first(config(), pool_);
   SequenceState second(config(), pool_);
-  ASSERT_TRUE(first.reserve(20) && second.reserve(40) && first.reserve(40));
+  first.begin({.blocks = first_blocks.ids().data()});
+  second.begin({.blocks = second_blocks.ids().data()});
   write(first, 40, 1);
   write(second, 40, 100);
   EXPECT_TRUE(holds(first, 40, 1));
@@ -104,66 +99,43 @@ TEST_F(SequenceStateTest, RingsAndPendingPairsAreDisjoint) {
   }
 }
 
-TEST_F(SequenceStateTest, ResetGivesEverythingBack) {
+TEST_F(SequenceStateTest, BeginForgetsWhatWas) {
+  BlockTable blocks = pool_.table();
+  ASSERT_TRUE(blocks.grow(30));
   SequenceState state(config(), pool_);
-  ASSERT_TRUE(state.reserve(30));
+  state.begin({.blocks = blocks.ids().data()});
   state.set_decoder_from(14);
   state.history() = {1, 2, 3};
   state.advance(30);
   EXPECT_EQ(state.length(), 30);
-  state.reset();
+  state.begin({.blocks = blocks.ids().data()});
   EXPECT_EQ(state.length(), 0);
   EXPECT_EQ(state.cached(), 0);
   EXPECT_EQ(state.encoder_from(), 0);
   EXPECT_EQ(state.decoder_from(), 0);
   EXPECT_THAT(state.history(), IsEmpty());
-  EXPECT_EQ(pool_.free_blocks(), 10);
 }
 
-TEST_F(SequenceStateTest, AKeptPrefixKeepsItsBlocksAndBytes) {
-  SequenceState state(config(), pool_);
-  ASSERT_TRUE(state.reserve(64));
-  state.advance(61);
-  state.set_decoder_from(45);
-  write(state, 60, 5);
-  const std::byte* first_entry = state.entries(0).at(0);
-  const std::byte* last_key = state.keys(2).at(39);
+TEST_F(SequenceStateTest, BeginsBehindAPrefix) {
+  BlockTable blocks = pool_.table();
+  ASSERT_TRUE(blocks.grow(64));
+  SequenceState first(config(), pool_);
+  first.begin({.blocks = blocks.ids().data()});
+  write(first, 40, 5);
 
-  state.keep_prefix(40, 24, {7, 8, 9});
-  EXPECT_EQ(pool_.free_blocks(), 5);
+  SequenceState state(config(), pool_);
+  state.begin({.blocks = blocks.ids().data(),
+               .first = 24,
+               .cached = 40,
+               .encoder_from = 24,
+               .decoder_from = 30,
+               .history = {7, 8, 9}});
   EXPECT_EQ(state.length(), 24);
   EXPECT_EQ(state.cached(), 40);
   EXPECT_EQ(state.encoder_from(), 24);
-  EXPECT_EQ(state.decoder_from(), 0);
+  EXPECT_EQ(state.decoder_from(), 30);
   EXPECT_THAT(state.history(), ElementsAre(7, 8, 9));
-  EXPECT_EQ(state.entries(0).at(0), first_entry);
-  EXPECT_EQ(state.keys(2).at(39), last_key);
-
-  // Another sequence takes the blocks that became free; the prefix stays as it was.
-  SequenceState other(config(), pool_);
-  ASSERT_TRUE(other.reserve(40));
-  write(other, 40, 200);
-  EXPECT_TRUE(holds(other, 40, 200));
-  write(state, 40, 6);
-  EXPECT_TRUE(holds(state, 40, 6));
-  EXPECT_TRUE(holds(other, 40, 200));
-}
-
-TEST_F(SequenceStateTest, APrefixWithinABlockKeepsTheBlock) {
-  SequenceState state(config(), pool_);
-  ASSERT_TRUE(state.reserve(32));
-  state.advance(32);
-  state.keep_prefix(18, 2, {});
-  EXPECT_EQ(pool_.free_blocks(), 7);
-}
-
-TEST_F(SequenceStateTest, BlocksReturnWithTheState) {
-  {
-    SequenceState state(config(), pool_);
-    ASSERT_TRUE(state.reserve(80));
-    EXPECT_EQ(pool_.free_blocks(), 0);
-  }
-  EXPECT_EQ(pool_.free_blocks(), 10);
+  EXPECT_TRUE(holds(state, 40, 5));
 }
 
 }  // namespace

@@ -161,11 +161,21 @@ class Trace : public LayerObserver {
 class Run {
  public:
   Run(LoadedModel& loaded, const std::vector<int32_t>& ids)
-      : model_(loaded.model()), ids_(ids), state_(loaded.config(), loaded.pool()) {
-    GANNET_CHECK(state_.reserve(static_cast<int64_t>(ids.size())));
+      : model_(loaded.model()), ids_(ids), blocks_(loaded.pool().table()), state_(loaded.config(), loaded.pool()) {
+    GANNET_CHECK(blocks_.grow(static_cast<int64_t>(ids.size())));
+    state_.begin({.blocks = blocks_.ids().data()});
   }
 
   SequenceState& state() { return state_; }
+  // What is left of the first `tokens` tokens is what a prefix cache keeps; their last window runs again.
+  void become_hit(int64_t tokens) {
+    const int64_t first = std::max<int64_t>(0, tokens - model_.config().sliding_window);
+    state_.begin({.blocks = blocks_.ids().data(),
+                  .first = first,
+                  .cached = tokens,
+                  .encoder_from = first,
+                  .history = model_.history({ids_.data(), static_cast<size_t>(first)})});
+  }
   // Runs tokens up to `end` in passes of at most `chunk` rows.
   void run(int64_t end, int64_t chunk, Trace* trace) {
     while (state_.length() < end) {
@@ -203,6 +213,7 @@ class Run {
 
   Model& model_;
   const std::vector<int32_t>& ids_;
+  BlockTable blocks_;
   SequenceState state_;
   std::vector<int32_t> rows_;
   std::vector<float> logits_;
@@ -211,22 +222,12 @@ class Run {
 
 // Runs the first ids as a request of their own, then keeps what a prefix cache keeps. Without bounded replay that
 // includes the windows, so the sequence simply goes on.
-void run_prefix(const LogitsOptions& options, const Config& config, const std::vector<int32_t>& token_map,
-                const std::vector<int32_t>& ids, int64_t chunk, Run& run) {
+void run_prefix(const LogitsOptions& options, const Config& config, int64_t chunk, Run& run) {
   const int64_t window = config.sliding_window;
   if (options.replay) run.state().set_decoder_from(std::max<int64_t>(0, options.prefix - window));
   run.run(options.prefix, chunk, nullptr);
   run.forget_results();
-  if (!options.replay) return;
-  const int64_t replay_from = std::max<int64_t>(0, options.prefix - window);
-  std::vector<int32_t> history;
-  if (!config.engram_layer_ids.empty()) {
-    for (int64_t p = std::max<int64_t>(0, replay_from - config.engram_max_ngram_size + 1); p < replay_from; ++p) {
-      history.push_back(token_map[ids[p]]);
-    }
-  }
-  run.state().keep_prefix(options.prefix, replay_from, history);
-  GANNET_CHECK(run.state().reserve(static_cast<int64_t>(ids.size())));
+  if (options.replay) run.become_hit(options.prefix);
 }
 
 Result<std::vector<int32_t>> token_map_of(const std::filesystem::path& directory, const Config& config) {
@@ -258,7 +259,7 @@ Status logits(const LogitsOptions& options) {
   GANNET_TRY(const auto loaded, LoadedModel::open(std::move(load)));
 
   Run run(*loaded, ids);
-  if (options.prefix > 0) run_prefix(options, config, token_map, ids, chunk, run);
+  if (options.prefix > 0) run_prefix(options, config, chunk, run);
   const int64_t prompt = count - options.decode;
   if (options.replay) run.state().set_decoder_from(std::max<int64_t>(0, prompt - config.sliding_window));
   std::optional<Trace> trace;

@@ -1,38 +1,40 @@
 #include "engine/engine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
-#include <iterator>
 #include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
-#include "cache/sequence_state.h"
 #include "engine/loaded_model.h"
-#include "engine/sampler.h"
+#include "engine/runner.h"
+#include "engine/scheduler.h"
+#include "engine/step_stats.h"
 
 namespace gannet {
 namespace {
 
-struct Queued {
-  RequestId id = 0;
-  Request request;
-};
+using Clock = LiveRequest::Clock;
 
-// Runs one request at a time, in the order they came, on a thread of its own.
-class SerialEngine : public Engine {
+constexpr int64_t kPromptLogprobRows = 64;   // of a step; each needs a row of logits
+constexpr int64_t kSnapshotsPerRequest = 4;  // of windows, without bounded replay
+
+// One thread plans, delivers tokens and takes new requests; the runner's thread runs steps meanwhile.
+class BatchingEngine : public Engine {
  public:
-  SerialEngine(std::unique_ptr<LoadedModel> loaded, const EngineOptions& options)
-      : loaded_(std::move(loaded)),
-        bounded_replay_(options.swa_bounded_replay),
-        state_(loaded_->config(), loaded_->pool()),
-        logits_(loaded_->config().vocab_size),
+  BatchingEngine(std::unique_ptr<LoadedModel> loaded, EngineOptions options)
+      : options_(std::move(options)),
+        loaded_(std::move(loaded)),
+        windows_(window_state_bytes(loaded_->config()), snapshots()),
+        scheduler_(scheduler_options(), loaded_->pool(), &windows_, nullptr),
+        runner_(*loaded_, options_.max_num_seqs, options_.max_num_seqs + kPromptLogprobRows, &windows_),
         thread_([this] { serve(); }) {}
 
-  ~SerialEngine() override {
+  ~BatchingEngine() override {
     {
       const std::scoped_lock lock(mutex_);
       stopping_ = true;
@@ -41,37 +43,69 @@ class SerialEngine : public Engine {
     thread_.join();
   }
 
-  SerialEngine(const SerialEngine&) = delete;
-  SerialEngine& operator=(const SerialEngine&) = delete;
+  BatchingEngine(const BatchingEngine&) = delete;
+  BatchingEngine& operator=(const BatchingEngine&) = delete;
 
   const Config& config() const override { return loaded_->config(); }
   int64_t max_model_len() const override { return loaded_->max_tokens(); }
+  Status health() const override { return {}; }
   int64_t unfinished() const override {
     const std::scoped_lock lock(mutex_);
-    return static_cast<int64_t>(live_.size());
+    return unfinished_;
   }
-
-  EngineStats stats() const override { return {}; }
-  void reset_prefix_cache() override {}
-  Status health() const override { return {}; }
+  EngineStats stats() const override {
+    const std::scoped_lock lock(mutex_);
+    return stats_;
+  }
 
   Result<RequestId> submit(Request request) override {
     GANNET_TRY_STATUS(check(request));
+    const int64_t room = max_model_len() - static_cast<int64_t>(request.prompt.size());
+    const int64_t wanted = request.sampling.max_tokens;
+    auto live =
+        std::make_unique<LiveRequest>(0, std::move(request), wanted > 0 ? wanted : room, options_.never_sampled);
+    if (options_.enable_prefix_caching) {
+      live->root = scheduler_.hasher().root(live->request.cache_salt);
+      scheduler_.hasher().extend(live->root, live->tokens, live->hashes);
+    }
     const std::scoped_lock lock(mutex_);
-    const RequestId id = ++last_id_;
-    live_.insert(id);
-    queue_.push_back({id, std::move(request)});
+    const int64_t waiting = stats_.waiting + static_cast<int64_t>(arrived_.size());
+    if (waiting >= options_.max_waiting) {
+      return tl::unexpected(
+          Error{ErrorKind::overloaded,
+                fmt::format("the server is busy: {} requests wait already; try again later", waiting)});
+    }
+    live->id = ++last_id_;
+    ++unfinished_;
+    arrived_.push_back(std::move(live));
     wake_.notify_all();
-    return id;
+    return last_id_;
   }
 
   void cancel(RequestId id) override {
     const std::scoped_lock lock(mutex_);
-    if (live_.contains(id)) cancelled_.insert(id);
+    cancelled_.push_back(id);
+    wake_.notify_all();
+  }
+
+  void reset_prefix_cache() override {
+    const std::scoped_lock lock(mutex_);
+    reset_asked_ = true;
     wake_.notify_all();
   }
 
  private:
+  int64_t snapshots() const { return options_.swa_bounded_replay ? 0 : kSnapshotsPerRequest * options_.max_num_seqs; }
+
+  SchedulerOptions scheduler_options() const {
+    return {.max_num_batched_tokens = options_.max_num_batched_tokens,
+            .max_num_seqs = options_.max_num_seqs,
+            .long_prefill_token_threshold = options_.long_prefill_token_threshold,
+            .max_prompt_logprob_rows = std::min(kPromptLogprobRows, options_.max_num_batched_tokens),
+            .prefix_caching = options_.enable_prefix_caching,
+            .replay = {.bounded = options_.swa_bounded_replay, .window = config().sliding_window}};
+  }
+
   Status check(const Request& request) const {
     const auto length = static_cast<int64_t>(request.prompt.size());
     if (length == 0) return invalid_input("the prompt is empty; it must hold at least one token");
@@ -94,132 +128,195 @@ class SerialEngine : public Engine {
     return check_sampling(request.sampling, config().vocab_size);
   }
 
+  // The step that runs is delivered while the next one runs already.
   void serve() {
+    StepPlan running;
     while (true) {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-      if (queue_.empty()) return;
-      Queued queued = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-
-      end(queued, run_guarded(queued));
-    }
-  }
-
-  // One request that runs out of memory must not take the others with it.
-  Result<FinishReason> run_guarded(const Queued& queued) {
-    try {
-      return run(queued);
-    } catch (const std::exception& error) {
-      spdlog::error("request {} failed: {}", queued.id, error.what());
-      return failed("the request failed: {}", error.what());
-    }
-  }
-
-  void end(const Queued& queued, Result<FinishReason> reason) {
-    {
-      const std::scoped_lock lock(mutex_);
-      live_.erase(queued.id);
-      cancelled_.erase(queued.id);
-    }
-    if (queued.request.on_end) queued.request.on_end(std::move(reason));
-  }
-
-  // Ends waiting requests that were cancelled, so that they need not wait for the running one.
-  void end_cancelled_in_queue() {
-    std::vector<Queued> cancelled;
-    {
-      const std::scoped_lock lock(mutex_);
-      const auto first = std::stable_partition(
-          queue_.begin(), queue_.end(), [this](const Queued& queued) { return !cancelled_.contains(queued.id); });
-      std::move(first, queue_.end(), std::back_inserter(cancelled));
-      queue_.erase(first, queue_.end());
-    }
-    for (const Queued& queued : cancelled) end(queued, FinishReason::cancelled);
-  }
-
-  bool is_cancelled(RequestId id) const {
-    const std::scoped_lock lock(mutex_);
-    return stopping_ || cancelled_.contains(id);
-  }
-
-  FinishReason run(const Queued& queued) {
-    const Request& request = queued.request;
-    const auto prompt = static_cast<int64_t>(request.prompt.size());
-    state_.reset();
-    if (bounded_replay_) state_.set_decoder_from(std::max<int64_t>(0, prompt - config().sliding_window));
-    if (!prefill(queued)) return FinishReason::cancelled;
-
-    const int64_t room = max_model_len() - prompt;
-    const int64_t limit = request.sampling.max_tokens > 0 ? std::min(request.sampling.max_tokens, room) : room;
-    Sampler sampler(request.sampling, request.prompt, {});
-    for (int64_t generated = 0;; ++generated) {
-      Token token = sampler.choose(logits_, generated, {});
-      const auto& stops = request.sampling.stop_ids;
-      if (std::find(stops.begin(), stops.end(), token.id) != stops.end()) {
-        token.finish = FinishReason::stop;
-      } else if (generated + 1 == limit) {
-        token.finish = FinishReason::length;
+      if (!wait_for_work(running)) return;
+      if (running.parts.empty()) {
+        take_mail();
+        running = scheduler_.plan();
+        scheduler_.settle(running);
+        if (running.parts.empty()) {
+          deliver(StepPlan(), StepResult());
+          continue;
+        }
+        runner_.launch(running);
+        announce(running);
       }
-      if (request.on_token) request.on_token(token);
-      if (token.finish) return *token.finish;
-      if (is_cancelled(queued.id)) return FinishReason::cancelled;
-      step(&token.id, 1, true);
+      StepPlan next = scheduler_.plan();
+      Result<StepResult> result = runner_.wait();
+      take_mail();
+      if (result) {
+        scheduler_.apply(running, *result);
+      } else {
+        spdlog::error("{}", result.error().message);
+        scheduler_.fail(running, result.error());
+        result = StepResult();
+      }
+      scheduler_.settle(next);
+      std::swap(running, next);
+      if (!running.parts.empty()) runner_.launch(running);
+      deliver(next, *std::move(result));
+      announce(running);
     }
   }
 
-  // False when the request was cancelled on the way.
-  bool prefill(const Queued& queued) {
-    const auto prompt = static_cast<int64_t>(queued.request.prompt.size());
-    while (state_.length() < prompt) {
-      if (is_cancelled(queued.id)) return false;
-      const int64_t start = state_.length();
-      const int64_t rows = std::min(loaded_->model().max_rows(), prompt - start);
-      step(&queued.request.prompt[start], rows, start + rows == prompt);
+  // False when the engine is to end and nobody is left.
+  bool wait_for_work(const StepPlan& running) {
+    std::unique_lock lock(mutex_);
+    const auto something = [this] { return stopping_ || reset_asked_ || !arrived_.empty() || !cancelled_.empty(); };
+    if (running.parts.empty() && scheduler_.running() == 0 && scheduler_.waiting() == 0) wake_.wait(lock, something);
+    return !stopping_ || scheduler_.unfinished() > 0 || !arrived_.empty() || !running.parts.empty();
+  }
+
+  // Nothing runs now: what a request holds may go.
+  void take_mail() {
+    std::vector<std::unique_ptr<LiveRequest>> arrived;
+    std::vector<RequestId> cancelled;
+    bool reset = false;
+    bool stopping = false;
+    {
+      const std::scoped_lock lock(mutex_);
+      arrived.swap(arrived_);
+      cancelled.swap(cancelled_);
+      reset = std::exchange(reset_asked_, false);
+      stopping = stopping_;
     }
-    return true;
+    for (auto& request : arrived) {
+      if (request->request.timeout.count() > 0)
+        deadlines_.emplace(request->arrived + request->request.timeout, request->id);
+      scheduler_.add(std::move(request));
+    }
+    for (const RequestId id : cancelled) finish(id, FinishReason::cancelled);
+    if (stopping) {
+      for (const RequestId id : scheduler_.ids()) finish(id, FinishReason::cancelled);
+    }
+    expire();
+    if (reset) scheduler_.forget_prefixes();
   }
 
-  // Runs rows of the current sequence; the last one's logits when asked for.
-  void step(const int32_t* ids, int64_t rows, bool want_logits) {
-    GANNET_CHECK(state_.reserve(state_.length() + rows));
-    batch_.clear();
-    batch_.ids.assign(ids, ids + rows);
-    batch_.sequences.push_back({.state = &state_, .first_row = 0, .rows = rows});
-    if (want_logits) batch_.logit_rows.push_back(static_cast<int32_t>(rows - 1));
-    loaded_->model().forward(batch_, logits_.data());
-    end_cancelled_in_queue();
+  void finish(RequestId id, Result<FinishReason> outcome) {
+    if (LiveRequest* request = scheduler_.find(id)) scheduler_.finish(*request, std::move(outcome));
   }
 
+  void expire() {
+    const auto now = Clock::now();
+    while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+      const RequestId id = deadlines_.begin()->second;
+      deadlines_.erase(deadlines_.begin());
+      LiveRequest* request = scheduler_.find(id);
+      if (request == nullptr) continue;
+      const auto limit = std::chrono::duration<double>(request->request.timeout).count();
+      finish(id, tl::unexpected(
+                     Error{ErrorKind::timed_out, fmt::format("the request was not through after {} seconds", limit)}));
+    }
+  }
+
+  void announce(const StepPlan& step) {
+    for (const StepPart& part : step.parts) {
+      LiveRequest& request = *part.request;
+      if (std::exchange(request.announced, true)) continue;
+      if (request.request.on_start) request.request.on_start(*request.cached_tokens);
+      const std::scoped_lock lock(mutex_);
+      count_start(stats_, request);
+    }
+  }
+
+  void deliver(const StepPlan& step, StepResult result) {
+    const auto now = Clock::now();
+    for (size_t i = 0; i < result.parts.size(); ++i) {
+      LiveRequest& request = *step.parts[i].request;
+      const auto& token = result.parts[i].token;
+      if (!token) continue;
+      if (!request.first_token && request.request.on_prompt && request.request.sampling.prompt_logprobs >= 0) {
+        request.request.on_prompt(with_first(request));
+      }
+      {
+        const std::scoped_lock lock(mutex_);
+        count_token(stats_, request, now);
+      }
+      if (request.request.on_token) request.request.on_token(*token);
+    }
+    const auto ended = scheduler_.take_ended();
+    {
+      const std::scoped_lock lock(mutex_);
+      count_step(stats_, step, scheduler_, loaded_->pool());
+      for (const auto& request : ended) count_end(stats_, *request, now);
+      unfinished_ -= static_cast<int64_t>(ended.size());
+    }
+    for (const auto& request : ended) {
+      if (request->request.on_end) request->request.on_end(std::get<Finished>(request->state).outcome);
+    }
+  }
+
+  // The first token of a prompt has no log-probability.
+  static PromptLogprobs with_first(LiveRequest& request) {
+    PromptLogprobs all = std::move(request.prompt_logprobs);
+    all.insert(all.begin(), Token{.id = request.tokens.front(), .logprob = {}, .top_logprobs = {}, .finish = {}});
+    return all;
+  }
+
+  const EngineOptions options_;
   std::unique_ptr<LoadedModel> loaded_;
-  bool bounded_replay_;
-  SequenceState state_;
-  Batch batch_;
-  std::vector<float> logits_;
+  WindowStore windows_;
+  Scheduler scheduler_;
+  Runner runner_;
+  std::set<std::pair<Clock::time_point, RequestId>> deadlines_;
 
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // for what follows
   std::condition_variable wake_;
-  std::deque<Queued> queue_;
-  std::set<RequestId> live_;
-  std::set<RequestId> cancelled_;
-  RequestId last_id_ = 0;
+  std::vector<std::unique_ptr<LiveRequest>> arrived_;
+  std::vector<RequestId> cancelled_;
+  bool reset_asked_ = false;
   bool stopping_ = false;
+  RequestId last_id_ = 0;
+  int64_t unfinished_ = 0;
+  EngineStats stats_;
   std::thread thread_;  // last: it uses everything above
 };
+
+// Room for four of the longest sequences, if they fit into a quarter of the memory, and for one in any case.
+int64_t default_cache_tokens(const Config& config, int64_t longest) {
+  constexpr int64_t kSequences = 4;
+  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double bytes = std::max(1.0, global_bytes_per_token(config));
+  const auto fitting = static_cast<int64_t>(memory / 4 / bytes);
+  return std::max(longest, std::min(kSequences * longest, fitting));
+}
+
+Status check_options(const EngineOptions& options, int64_t longest) {
+  if (options.max_num_batched_tokens < 1) {
+    return invalid_input("max_num_batched_tokens is {}; it must be 1 or more", options.max_num_batched_tokens);
+  }
+  if (options.max_num_seqs < 1 || options.max_num_seqs > options.max_num_batched_tokens) {
+    return invalid_input("max_num_seqs is {}; it must be from 1 to max_num_batched_tokens, {}", options.max_num_seqs,
+                         options.max_num_batched_tokens);
+  }
+  if (options.kv_cache_tokens > 0 && options.kv_cache_tokens < longest) {
+    return invalid_input("kv_cache_tokens is {}; it must hold at least one sequence of {} tokens (max_model_len)",
+                         options.kv_cache_tokens, longest);
+  }
+  return {};
+}
 
 }  // namespace
 
 Result<std::unique_ptr<Engine>> create_engine(EngineOptions options) {
+  GANNET_TRY(const Config config, load_config(options.model / "config.json"));
+  const int64_t longest = options.max_model_len > 0 ? options.max_model_len : config.max_position_embeddings;
+  GANNET_TRY_STATUS(check_options(options, longest));
+  const int64_t wanted = options.kv_cache_tokens;
   LoadOptions load{.directory = options.model,
                    .threads = options.threads,
                    .model = {.activations = options.bf16_activations ? Activations::bf16 : Activations::fp32,
                              .quantize_activations = options.quantize_activations,
                              .max_rows = options.max_num_batched_tokens,
                              .max_tokens = options.max_model_len},
+                   .cache_tokens = wanted > 0 ? wanted : default_cache_tokens(config, longest),
                    .token_map = std::move(options.engram_token_map)};
   GANNET_TRY(auto loaded, LoadedModel::open(std::move(load)));
-  return std::make_unique<SerialEngine>(std::move(loaded), options);
+  return std::make_unique<BatchingEngine>(std::move(loaded), std::move(options));
 }
 
 }  // namespace gannet

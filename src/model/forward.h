@@ -72,6 +72,7 @@ class Model::Forward {
   const Config& config() const { return config_; }
   const ModelPlan& plan() const { return plan_; }
   int64_t max_rows() const { return max_rows_; }
+  std::vector<int32_t> history(std::span<const int32_t> ids) const;
 
  private:
   void embed(const Batch& batch);

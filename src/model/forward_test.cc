@@ -64,8 +64,10 @@ class PassRun {
         .activations = mode.activations, .quantize_activations = mode.quantize, .max_rows = count, .max_tokens = count};
     model_ = *Model::create(fixture().checkpoint, device_, options, fixture().token_map);
     blocks_ = std::make_unique<BlockPool>(block_layout(config(), 8), count / 8 + 1);
+    table_ = blocks_->table();
+    EXPECT_TRUE(table_.grow(count));
     state_ = std::make_unique<SequenceState>(config(), *blocks_);
-    EXPECT_TRUE(state_->reserve(count));
+    state_->begin({.blocks = table_.ids().data()});
     if (mode.prefix > 0) run_prefix();
     const int64_t prompt = count - mode.decode;
     if (mode.replay) state_->set_decoder_from(std::max<int64_t>(0, prompt - config().sliding_window));
@@ -83,12 +85,11 @@ class PassRun {
     state_->set_decoder_from(replay_from);
     advance(mode_.prefix, mode_.chunk);
     logits_.clear();
-    std::vector<int32_t> history;
-    for (int64_t p = std::max<int64_t>(0, replay_from - 3); p < replay_from; ++p) {
-      history.push_back(fixture().token_map[ids_[p]]);
-    }
-    state_->keep_prefix(mode_.prefix, replay_from, history);
-    EXPECT_TRUE(state_->reserve(static_cast<int64_t>(ids_.size())));
+    state_->begin({.blocks = table_.ids().data(),
+                   .first = replay_from,
+                   .cached = mode_.prefix,
+                   .encoder_from = replay_from,
+                   .history = model_->history({ids_.data(), static_cast<size_t>(replay_from)})});
   }
 
   void advance(int64_t end, int64_t chunk) {
@@ -114,6 +115,7 @@ class PassRun {
   Device device_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<BlockPool> blocks_;
+  BlockTable table_;
   std::unique_ptr<SequenceState> state_;
   std::vector<float> logits_;
 };
@@ -249,7 +251,11 @@ TEST(Forward, SequencesDoNotSeeEachOther) {
   BlockPool blocks(block_layout(fixture().config(), 8), 16);
   SequenceState a(fixture().config(), blocks);
   SequenceState b(fixture().config(), blocks);
-  ASSERT_TRUE(a.reserve(50) && b.reserve(33));
+  BlockTable a_blocks = blocks.table();
+  BlockTable b_blocks = blocks.table();
+  ASSERT_TRUE(a_blocks.grow(50) && b_blocks.grow(33));
+  a.begin({.blocks = a_blocks.ids().data()});
+  b.begin({.blocks = b_blocks.ids().data()});
   const auto vocab = fixture().config().vocab_size;
   std::vector<float> logits(100 * vocab);
 

@@ -45,6 +45,10 @@ int64_t Model::max_rows() const {
   return forward_->max_rows();
 }
 
+std::vector<int32_t> Model::history(std::span<const int32_t> ids) const {
+  return forward_->history(ids);
+}
+
 void Model::forward(const Batch& batch, float* logits, LayerObserver* observer) {
   forward_->forward(batch, logits, observer);
 }

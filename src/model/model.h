@@ -44,6 +44,9 @@ class Model {
   const ModelPlan& plan() const;
   int64_t max_rows() const;
 
+  // SequenceState::Start::history of a sequence that begins behind these ids; only the last few matter.
+  std::vector<int32_t> history(std::span<const int32_t> ids) const;
+
   // Runs the batch's rows (at most max_rows) and advances their sequences. Writes logits [logit_rows, vocab_size].
   void forward(const Batch& batch, float* logits, LayerObserver* observer = nullptr);
 
