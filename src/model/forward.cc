@@ -171,6 +171,14 @@ void Model::Forward::embed(const Batch& batch) {
   apply(nullptr, weights_.layer(0).attention_norm);
 }
 
+std::vector<int32_t> Model::Forward::history(std::span<const int32_t> ids) const {
+  if (!hash_) return {};
+  const auto reach = std::min<size_t>(ids.size(), config_.engram_max_ngram_size - 1);
+  std::vector<int32_t> history;
+  for (const int32_t id : ids.last(reach)) history.push_back(hash_->compressed(id));
+  return history;
+}
+
 void Model::Forward::hash_ngrams(const Batch& batch) {
   if (!hash_) return;
   const auto reach = static_cast<size_t>(config_.engram_max_ngram_size - 1);
