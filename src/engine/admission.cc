@@ -52,12 +52,11 @@ void Scheduler::distribute(std::vector<Grant>& grants) const {
   give(longs, left, 0);
 }
 
-// In order of service, until the step is full or somebody finds no room: nobody overtakes a request that waits for it.
+// In order of service, until short prompts fill the step or somebody finds no room: nobody overtakes a request that waits
+// for it. Long prompts do not count, since they take turns with whoever else is there.
 void Scheduler::admit(std::vector<Grant>& grants) {
   int64_t claimed = 0;
-  const auto claim = [&](const Grant& grant) {
-    claimed += grant.is_long ? std::min(grant.remaining, (budget_ + 1) / 2) : grant.remaining;
-  };
+  const auto claim = [&](const Grant& grant) { claimed += grant.is_long ? 0 : grant.remaining; };
   for (const Grant& grant : grants) claim(grant);
   counts_.deferred = 0;
   const std::vector<LiveRequest*> candidates(waiting_.begin(), waiting_.end());

@@ -49,8 +49,8 @@ class Scheduler {
 
   StepPlan plan();
   void settle(StepPlan& step);
-  // Takes the tokens of a step that ran; requests that end with them are Finished, and the token says why. What came for
-  // requests that have ended meanwhile is dropped from the result.
+  // Takes the tokens of a step that ran; requests that end with them are Finished, and the token says why. What came
+  // for requests that have ended meanwhile is dropped from the result.
   void apply(const StepPlan& step, StepResult& result);
   // A step was lost: the requests in it end with that error.
   void fail(const StepPlan& step, const Error& error);
