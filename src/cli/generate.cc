@@ -101,7 +101,7 @@ Status generate(const GenerateOptions& options) {
   const InterruptGuard guard;
   const auto begin = std::chrono::steady_clock::now();
   GANNET_TRY(auto generation, server::Generation::start(*session.engine, std::move(request)));
-  server::Answer answer(std::move(generation), text::TokenMessageParser(*session.tokenizer, parse), false);
+  server::Answer answer(std::move(generation), text::TokenMessageParser(*session.tokenizer, parse), {});
   while (!answer.ended() && !InterruptGuard::interrupted()) {
     answer.generation().wait(kPollInterval);
     print(answer.advance().deltas, to_terminal);

@@ -1,5 +1,8 @@
 #include "server/answer.h"
 
+#include <fmt/format.h>
+
+#include <random>
 #include <utility>
 
 namespace gannet::server {
@@ -9,6 +12,12 @@ constexpr size_t kTokensPerStep = 512;  // keeps one step short when a slow read
 
 bool continues(const text::Delta& last, const text::Delta& next) {
   return last.kind == next.kind && last.call == next.call && next.kind != text::Delta::Kind::tool_call;
+}
+
+// As the official API makes them: ids sort in the order of the calls, and "ET" tells of a turn that was to think but
+// did not, so that nobody misses its reasoning when it comes back.
+std::string new_call_id(int call, bool empty_thinking) {
+  return new_id(fmt::format("call_{:02}_{}", call, empty_thinking ? "ET_" : ""));
 }
 
 }  // namespace
@@ -21,13 +30,25 @@ void append_delta(std::vector<text::Delta>& deltas, text::Delta delta) {
   }
 }
 
-Answer::Answer(std::unique_ptr<Generation> generation, text::TokenMessageParser parser, bool include_stop)
-    : generation_(std::move(generation)), parser_(std::move(parser)), include_stop_(include_stop) {}
+std::string new_id(std::string_view prefix) {
+  constexpr std::string_view kAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  constexpr int kLength = 24;
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  std::uniform_int_distribution<size_t> pick(0, kAlphabet.size() - 1);
+  std::string id(prefix);
+  for (int i = 0; i < kLength; ++i) id += kAlphabet[pick(random)];
+  return id;
+}
+
+Answer::Answer(std::unique_ptr<Generation> generation, text::TokenMessageParser parser, AnswerOptions options)
+    : generation_(std::move(generation)), parser_(std::move(parser)), options_(std::move(options)) {}
 
 Answer::Step Answer::advance() {
   Step step;
   while (!ended_) {
     auto progress = generation_->take(kTokensPerStep);
+    if (progress.cached_tokens) cached_tokens_ = progress.cached_tokens;
+    if (progress.prompt) prompt_logprobs_ = *std::move(progress.prompt);
     const bool took_some = !progress.tokens.empty();
     take_tokens(std::move(progress.tokens), step);
     if (!ended_ && progress.end) {
@@ -37,7 +58,7 @@ Answer::Step Answer::advance() {
       } else if (*reason == FinishReason::cancelled) {
         error_ = Error{ErrorKind::failed, "the request was cancelled before its answer was complete"};
       }
-      const bool whole = reason && *reason == FinishReason::stop;
+      const bool whole = reason && *reason == FinishReason::stop && !options_.prompt_only;
       end(whole ? text::StopCause::stop : text::StopCause::length, step);
     }
     if (!took_some || !step.deltas.empty()) break;
@@ -46,9 +67,11 @@ Answer::Step Answer::advance() {
 }
 
 void Answer::take_tokens(std::vector<Token> tokens, Step& step) {
+  if (options_.prompt_only) return;
   for (auto& token : tokens) {
     ++completion_tokens_;
-    for (auto& delta : parser_.push(token.id)) append_delta(step.deltas, std::move(delta));
+    if (options_.memory != nullptr) ids_.push_back(token.id);
+    append(parser_.push(token.id), step);
     if (parser_.in_reasoning()) ++reasoning_tokens_;
     step.tokens.push_back(std::move(token));
     if (parser_.done()) {
@@ -59,18 +82,44 @@ void Answer::take_tokens(std::vector<Token> tokens, Step& step) {
   }
 }
 
+void Answer::append(std::vector<text::Delta> deltas, Step& step) {
+  for (auto& delta : deltas) {
+    if (delta.kind == text::Delta::Kind::tool_call) {
+      call_ids_.push_back(new_call_id(delta.call, options_.starts.thinking && message().reasoning.empty()));
+    }
+    append_delta(step.deltas, std::move(delta));
+  }
+}
+
 void Answer::end(text::StopCause cause, Step& step) {
   ended_ = true;
-  for (auto& delta : parser_.finish(cause)) append_delta(step.deltas, std::move(delta));
+  append(parser_.finish(cause), step);
   const auto& stop = parser_.message().stop_sequence;
-  if (include_stop_ && stop) {
+  if (options_.include_stop && stop) {
     append_delta(step.deltas, text::Delta{.kind = text::Delta::Kind::content, .call = 0, .text = *stop});
   }
+  if (cause == text::StopCause::stop && !error_) remember();
+}
+
+void Answer::remember() {
+  const auto& whole = message();
+  // What was cut off or not understood never comes back as a call, so it must not come back with one.
+  if (options_.memory == nullptr || whole.tool_calls.empty() || !whole.unparsed_calls.empty()) return;
+  AnswerMemory::Turn turn;
+  turn.sampled = std::move(options_.starts);
+  if (ids_.back() == options_.end_of_sentence) ids_.pop_back();
+  turn.sampled.ids = std::move(ids_);
+  turn.reasoning = whole.reasoning;
+  turn.content = whole.content;
+  for (size_t call = 0; call < whole.tool_calls.size(); ++call) {
+    turn.calls.push_back({call_ids_[call], whole.tool_calls[call].name, whole.tool_calls[call].arguments});
+  }
+  options_.memory->remember(std::move(turn));
 }
 
 std::string Answer::content() const {
   const auto& whole = message();
-  return include_stop_ && whole.stop_sequence ? whole.content + *whole.stop_sequence : whole.content;
+  return options_.include_stop && whole.stop_sequence ? whole.content + *whole.stop_sequence : whole.content;
 }
 
 }  // namespace gannet::server

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <random>
 #include <utility>
 
 #include "base/log.h"
+#include "server/thinking_budget.h"
 
 namespace gannet::server {
 namespace {
@@ -16,44 +16,73 @@ tl::unexpected<ApiError> refuse(std::string message, std::string param) {
   return tl::unexpected(bad_request(std::move(message), std::move(param)));
 }
 
-// What the engine cannot do is refused by name rather than left out in silence.
-ApiResult<void> check_supported(const text::SamplingRequest& sampling) {
-  const auto unsupported = [](const char* field, double value, int neutral) {
-    return refuse(
-        fmt::format("{} is {}; this server does not apply it yet, so it must be {} or absent", field, value, neutral),
-        field);
-  };
-  if (sampling.presence_penalty.value_or(0) != 0) {
-    return unsupported("presence_penalty", *sampling.presence_penalty, 0);
+// A word may begin an answer's word or stand inside it, so it is forbidden with and without a space before it.
+Result<std::vector<std::vector<int32_t>>> bad_words(const text::SamplingRequest& wanted,
+                                                    const text::Tokenizer& tokenizer) {
+  std::vector<std::vector<int32_t>> words;
+  for (const auto& word : wanted.bad_words) {
+    GANNET_TRY(auto plain, tokenizer.encode_plain(word));
+    words.push_back(std::move(plain));
+    if (word.front() == ' ') continue;
+    GANNET_TRY(auto spaced, tokenizer.encode_plain(" " + word));
+    words.push_back(std::move(spaced));
   }
-  if (sampling.frequency_penalty.value_or(0) != 0) {
-    return unsupported("frequency_penalty", *sampling.frequency_penalty, 0);
-  }
-  if (sampling.repetition_penalty.value_or(1) != 1) {
-    return unsupported("repetition_penalty", *sampling.repetition_penalty, 1);
-  }
-  if (!sampling.logit_bias.empty()) {
-    return refuse("logit_bias is not applied by this server yet, so it must be empty or absent", "logit_bias");
-  }
-  return {};
+  return words;
 }
 
 // Everything but the seed and max_tokens, which depend on the answer and its prompt.
-SamplingParams engine_sampling(const text::SamplingRequest& wanted, const Config& config) {
+Result<SamplingParams> engine_sampling(const text::SamplingRequest& wanted, const ServedModel& model) {
   SamplingParams params;
   params.temperature = wanted.temperature.value_or(1);
   params.top_p = wanted.top_p.value_or(1);
-  if (params.top_p == 0) {  // nothing but the likeliest token
-    params.temperature = 0;
-    params.top_p = 1;
-  }
   params.top_k = std::max<int64_t>(wanted.top_k.value_or(0), 0);
   params.min_p = wanted.min_p.value_or(0);
+  params.repetition_penalty = wanted.repetition_penalty.value_or(1);
+  params.presence_penalty = wanted.presence_penalty.value_or(0);
+  params.frequency_penalty = wanted.frequency_penalty.value_or(0);
   params.min_tokens = wanted.min_tokens.value_or(0);
   params.stop_ids = wanted.stop_token_ids;
-  if (!wanted.ignore_eos) params.stop_ids.push_back(config.eos_token_id);
+  if (!wanted.ignore_eos) params.stop_ids.push_back(model.engine->config().eos_token_id);
+  for (const auto& [id, bias] : wanted.logit_bias) params.logit_bias.emplace_back(id, static_cast<float>(bias));
+  params.allowed_ids = wanted.allowed_token_ids;
+  GANNET_TRY(params.bad_words, bad_words(wanted, *model.tokenizer));
   params.logprobs = wanted.logprobs ? static_cast<int>(wanted.top_logprobs) : -1;
+  params.prompt_logprobs = static_cast<int>(wanted.prompt_logprobs.value_or(-1));
   return params;
+}
+
+// What truncate_prompt_tokens leaves of the prompts.
+void truncate(AnswerSet::Plan& plan, int64_t limit) {
+  if (!plan.sampling.truncate_prompt_tokens) return;
+  const int64_t wanted = *plan.sampling.truncate_prompt_tokens;
+  const auto most = static_cast<size_t>(wanted < 0 ? limit - 1 : wanted);
+  for (auto& prompt : plan.prompts) {
+    if (prompt.size() > most) prompt.erase(prompt.begin(), prompt.end() - static_cast<ptrdiff_t>(most));
+  }
+}
+
+AnswerOptions answer_options(const AnswerSet::Plan& plan, const Config& config) {
+  AnswerOptions options;
+  options.include_stop = plan.sampling.include_stop;
+  options.prompt_only = plan.prompt_only;
+  options.memory = plan.memory;
+  options.end_of_sentence = config.eos_token_id;
+  options.starts.thinking = plan.parse.stage == text::ParseOptions::Stage::reasoning;
+  options.starts.calls_open = plan.parse.starts_in_tool_calls;
+  return options;
+}
+
+// What the answer's form asks for, and behind that the budget of its reasoning.
+Result<std::shared_ptr<TokenConstraint>> constraint_of(const AnswerSet::Plan& plan, const text::Tokenizer& tokenizer) {
+  std::shared_ptr<TokenConstraint> constraint;
+  if (plan.make_constraint) {
+    GANNET_TRY(constraint, plan.make_constraint());
+  }
+  const auto& budget = plan.sampling.thinking_token_budget;
+  if (!budget || plan.parse.stage != text::ParseOptions::Stage::reasoning) return constraint;
+  const auto think_end = tokenizer.token_id("</think>");
+  if (!think_end) return constraint;
+  return std::make_shared<ThinkingBudget>(*budget, *think_end, std::move(constraint));
 }
 
 ApiResult<void> check_size(const ServedModel& model, const AnswerSet::Plan& plan) {
@@ -79,30 +108,43 @@ ApiResult<void> check_size(const ServedModel& model, const AnswerSet::Plan& plan
   return {};
 }
 
+ApiResult<Answer> start_answer(const ServedModel& model, const AnswerSet::Plan& plan,
+                               const std::vector<int32_t>& prompt, const SamplingParams& params) {
+  Request request;
+  request.prompt = prompt;
+  request.sampling = params;
+  request.priority = plan.sampling.priority;
+  request.cache_salt = plan.sampling.cache_salt;
+  request.timeout = model.request_timeout;
+  auto constraint = constraint_of(plan, *model.tokenizer);
+  if (!constraint) return tl::unexpected(api_error(constraint.error()));
+  request.constraint = *std::move(constraint);
+  auto generation = Generation::start(*model.engine, std::move(request));
+  if (!generation) return tl::unexpected(api_error(generation.error()));
+  return Answer(*std::move(generation), text::TokenMessageParser(*model.tokenizer, plan.parse),
+                answer_options(plan, model.engine->config()));
+}
+
 }  // namespace
 
 ApiResult<AnswerSet> AnswerSet::start(const ServedModel& model, Plan plan) {
-  GANNET_TRY_STATUS(check_supported(plan.sampling));
+  truncate(plan, model.engine->max_model_len());
   GANNET_TRY_STATUS(check_size(model, plan));
   AnswerSet set;
-  SamplingParams params = engine_sampling(plan.sampling, model.engine->config());
+  set.per_prompt_ = static_cast<size_t>(plan.sampling.n);
+  auto params = engine_sampling(plan.sampling, model);
+  if (!params) return tl::unexpected(api_error(params.error()));
+  if (plan.prompt_only) params->min_tokens = 0;
   for (const auto& prompt : plan.prompts) {
-    const auto tokens = static_cast<int64_t>(prompt.size());
-    const int64_t room = model.engine->max_model_len() - tokens;
-    params.max_tokens = std::min(plan.sampling.max_tokens.value_or(room), room);
-    set.prompt_tokens_ += tokens;
+    const int64_t room = model.engine->max_model_len() - static_cast<int64_t>(prompt.size());
+    params->max_tokens = plan.prompt_only ? 1 : std::min(plan.sampling.max_tokens.value_or(room), room);
     for (int64_t sample = 0; sample < plan.sampling.n; ++sample) {
-      Request request;
-      request.prompt = prompt;
-      request.sampling = params;
-      request.timeout = model.request_timeout;
-      if (plan.sampling.seed) request.sampling.seed = *plan.sampling.seed + static_cast<uint64_t>(sample);
-      auto generation = Generation::start(*model.engine, std::move(request));
-      if (!generation) return tl::unexpected(api_error(generation.error()));
-      set.answers_.emplace_back(*std::move(generation), text::TokenMessageParser(*model.tokenizer, plan.parse),
-                                plan.sampling.include_stop);
+      if (plan.sampling.seed) params->seed = *plan.sampling.seed + static_cast<uint64_t>(sample);
+      GANNET_TRY(Answer answer, start_answer(model, plan, prompt, *params));
+      set.answers_.push_back(std::move(answer));
     }
   }
+  set.prompts_ = std::move(plan.prompts);
   set.id_ = std::move(plan.id);
   return set;
 }
@@ -113,7 +155,7 @@ AnswerSet::~AnswerSet() {
   const bool failed =
       std::any_of(answers_.begin(), answers_.end(), [](const Answer& answer) { return !!answer.error(); });
   const char* how = failed ? "failed" : all_ended() ? "complete" : "abandoned by the client";
-  spdlog::info("{} {} after {:.2f} s: {} prompt tokens, {} generated", id_, how, time.count(), prompt_tokens_,
+  spdlog::info("{} {} after {:.2f} s: {} prompt tokens, {} generated", id_, how, time.count(), prompt_tokens(),
                completion_tokens());
 }
 
@@ -123,6 +165,17 @@ void AnswerSet::notify(const std::function<void()>& wake) {
 
 bool AnswerSet::all_ended() const {
   return std::all_of(answers_.begin(), answers_.end(), [](const Answer& answer) { return answer.ended(); });
+}
+
+int64_t AnswerSet::prompt_tokens() const {
+  return std::accumulate(prompts_.begin(), prompts_.end(), int64_t{0},
+                         [](int64_t sum, const auto& prompt) { return sum + static_cast<int64_t>(prompt.size()); });
+}
+
+int64_t AnswerSet::cached_tokens() const {
+  int64_t sum = 0;
+  for (size_t index = 0; index < answers_.size(); index += per_prompt_) sum += answers_[index].cached_tokens();
+  return sum;
 }
 
 int64_t AnswerSet::completion_tokens() const {
@@ -153,16 +206,6 @@ ApiResult<void> check_prompt_bytes(const ServedModel& model, size_t bytes) {
   const auto least = static_cast<int64_t>((bytes + longest - 1) / longest);
   if (least >= limit) return tl::unexpected(context_too_long(limit, least, true));
   return {};
-}
-
-std::string new_id(std::string_view prefix) {
-  constexpr std::string_view kAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-  constexpr int kLength = 24;
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  std::uniform_int_distribution<size_t> pick(0, kAlphabet.size() - 1);
-  std::string id(prefix);
-  for (int i = 0; i < kLength; ++i) id += kAlphabet[pick(random)];
-  return id;
 }
 
 }  // namespace gannet::server

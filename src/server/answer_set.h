@@ -23,6 +23,10 @@ class AnswerSet {
     std::vector<std::vector<int32_t>> prompts;  // answer number = prompt number * n + sample number
     text::SamplingRequest sampling;
     text::ParseOptions parse;
+    bool prompt_only = false;                // nothing is generated; max_tokens counts for nothing
+    std::shared_ptr<AnswerMemory> memory{};  // null: calls are not kept
+    // Makes the constraint of one answer; empty: none.
+    std::function<Result<std::shared_ptr<TokenConstraint>>()> make_constraint{};
   };
   static constexpr int64_t kMaxAnswers = 128;  // of one request
 
@@ -38,7 +42,11 @@ class AnswerSet {
   const Answer& operator[](size_t index) const { return answers_[index]; }
   bool all_ended() const;
 
-  int64_t prompt_tokens() const { return prompt_tokens_; }
+  // Prompt of an answer, as the engine was given it.
+  const std::vector<int32_t>& prompt(size_t index) const { return prompts_[index / per_prompt_]; }
+  int64_t prompt_tokens() const;  // of all prompts, each counted once
+  // Of these, tokens found in the cache: the engine's number, for several answers to one prompt that of the first.
+  int64_t cached_tokens() const;
   int64_t completion_tokens() const;
   int64_t reasoning_tokens() const;
 
@@ -47,7 +55,8 @@ class AnswerSet {
 
   std::string id_;  // empty once moved from
   std::vector<Answer> answers_;
-  int64_t prompt_tokens_ = 0;  // of all prompts, each counted once
+  std::vector<std::vector<int32_t>> prompts_;
+  size_t per_prompt_ = 1;  // answers
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 
@@ -56,8 +65,5 @@ ApiResult<void> check_model(const ServedModel& model, const std::string& name);
 
 // Refuses a text that has too many bytes for the context, whatever its tokens are; spares the work of making them.
 ApiResult<void> check_prompt_bytes(const ServedModel& model, size_t bytes);
-
-// A random identifier: the prefix and 24 letters and digits.
-std::string new_id(std::string_view prefix);
 
 }  // namespace gannet::server

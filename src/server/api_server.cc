@@ -10,9 +10,12 @@
 #include <utility>
 
 #include "base/version.h"
+#include "server/anthropic_messages.h"
 #include "server/openai_chat.h"
 #include "server/openai_completions.h"
 #include "server/openai_json.h"
+#include "server/responses.h"
+#include "server/tokenize.h"
 
 namespace gannet::server {
 namespace {
@@ -71,6 +74,12 @@ struct ModelRoute {
 constexpr std::array kModelRoutes = {
     ModelRoute{"POST", "/v1/chat/completions", openai_chat},
     ModelRoute{"POST", "/v1/completions", openai_completions},
+    ModelRoute{"POST", "/v1/responses", openai_responses},
+    ModelRoute{"POST", "/v1/messages", anthropic_messages},
+    ModelRoute{"POST", "/v1/messages/count_tokens", anthropic_count_tokens},
+    ModelRoute{"POST", "/tokenize", tokenize},
+    ModelRoute{"POST", "/detokenize", detokenize},
+    ModelRoute{"GET", "/tokenizer_info", tokenizer_info},
     ModelRoute{"GET", "/v1/models", list_models},
 };
 constexpr ModelRoute kModelRoute = {"GET", kModelPrefix, show_model};  // the name follows

@@ -135,8 +135,8 @@ TEST_F(ApiServerTest, RefusesBadBodies) {
       {R"({"messages": [{"role": "user", "content": "hi"}], "n": 1000000})", "n"},
       {R"({"messages": [{"role": "user", "content": "hi"}], "top_logprobs": 99, "logprobs": true})", "top_logprobs"},
       {R"({"messages": [{"role": "user", "content": "hi"}], "stream": "yes"})", "stream"},
-      {R"({"messages": [{"role": "user", "content": "hi"}], "presence_penalty": 1})", "presence_penalty"},
-      {R"({"messages": [{"role": "user", "content": "hi"}], "logit_bias": {"5": 1}})", "logit_bias"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "presence_penalty": 3})", "presence_penalty"},
+      {R"({"messages": [{"role": "user", "content": "hi"}], "logit_bias": {"5": 101}})", "logit_bias"},
   };
   for (const auto& [body, part] : bodies) {
     auto client = connect();

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "server/answer_set.h"
 #include "text/protocol/fields.h"
 #include "text/protocol/sampling.h"
+#include "text/protocol/structured_output.h"
+#include "text/protocol/unknown_fields.h"
 
 namespace gannet::server {
 namespace {
@@ -83,14 +86,10 @@ Status refuse_unsupported(const Fields& fields, const CompletionsBody& body) {
   if (!suffix.value_or("").empty()) {
     return invalid_input("suffix: not supported; put the fill-in-the-middle tokens into the prompt");
   }
-  if (fields.has("prompt_logprobs")) return invalid_input("prompt_logprobs: not supported; leave it out");
   GANNET_TRY(const auto best_of, fields.integer("best_of", 1, kMaxInt));
-  if (best_of && *best_of != body.sampling.n) {
+  if (best_of && *best_of != body.request.sampling.n) {
     return invalid_input("best_of: {} differs from n, which is {}; choosing among more answers is not supported",
-                         *best_of, body.sampling.n);
-  }
-  if (body.echo && body.sampling.logprobs) {
-    return invalid_input("echo: not supported together with logprobs, as the prompt's are not computed");
+                         *best_of, body.request.sampling.n);
   }
   return {};
 }
@@ -110,30 +109,42 @@ ApiResult<void> check_prompt_texts(const ServedModel& model, const Json& body) {
   return {};
 }
 
+Status read_limits(const Fields& fields, CompletionsBody& body) {
+  text::SamplingRequest& sampling = body.request.sampling;
+  GANNET_TRY(sampling.max_tokens, fields.integer("max_tokens", 0, kMaxInt));
+  GANNET_TRY(const auto logprobs, fields.integer("logprobs", 0, kMaxLogprobs));
+  sampling.logprobs = logprobs.has_value();
+  sampling.top_logprobs = logprobs.value_or(0);
+  body.prompt_logprobs = sampling.prompt_logprobs.has_value();
+  // An echoed prompt has its log-probabilities in front of the answer's.
+  if (body.echo && logprobs) sampling.prompt_logprobs = std::max(*logprobs, sampling.prompt_logprobs.value_or(0));
+  if (sampling.max_tokens != 0) return {};
+  if (!body.echo && !body.prompt_logprobs) {
+    return invalid_input("max_tokens: 0 answers nothing unless echo or prompt_logprobs asks for the prompt");
+  }
+  body.prompt_only = true;
+  return {};
+}
+
 Result<CompletionsBody> read_body(const ServedModel& model, const Json& json) {
   GANNET_TRY(const Fields fields, Fields::of(json, ""));
   CompletionsBody body;
   GANNET_TRY(const auto name, fields.text("model"));
-  body.model = name.value_or("");
+  body.request.model = name.value_or("");
   GANNET_TRY(body.echo, fields.flag_or("echo", false));
-  text::ChatRequest streaming;
-  GANNET_TRY_STATUS(text::read_output(fields, streaming));
-  body.stream = streaming.stream;
-  body.include_usage = streaming.include_usage;
-  body.continuous_usage = streaming.continuous_usage;
-
-  GANNET_TRY_STATUS(text::read_sampling(fields, body.sampling));
-  GANNET_TRY_STATUS(text::read_stop(fields, "stop", body.sampling));
-  GANNET_TRY(body.sampling.max_tokens, fields.integer("max_tokens", 1, kMaxInt));
-  GANNET_TRY(const auto logprobs, fields.integer("logprobs", 0, kMaxLogprobs));
-  body.sampling.logprobs = logprobs.has_value();
-  body.sampling.top_logprobs = logprobs.value_or(0);
+  GANNET_TRY_STATUS(text::read_output(fields, body.request));
+  GANNET_TRY_STATUS(text::read_sampling(fields, body.request.sampling));
+  GANNET_TRY_STATUS(text::read_stop(fields, "stop", body.request.sampling));
+  GANNET_TRY_STATUS(text::read_structured_output(fields, body.request.structured_output));
+  GANNET_TRY_STATUS(read_limits(fields, body));
   GANNET_TRY_STATUS(refuse_unsupported(fields, body));
 
   GANNET_TRY(const bool add_bos, fields.flag_or("add_special_tokens", false));
   const Json* prompt = fields.get("prompt");
   if (prompt == nullptr) return invalid_input("prompt: missing; expected {}", kPromptForms);
   GANNET_TRY(body.prompts, PromptReader(model, add_bos).read(*prompt));
+  constexpr std::string_view kKnownFields[] = {"prompt", "echo", "logprobs", "suffix", "best_of"};
+  text::note_unknown_fields("completions", fields, kKnownFields);
   return body;
 }
 
@@ -142,7 +153,7 @@ Result<CompletionsBody> read_body(const ServedModel& model, const Json& json) {
 ApiResult<CompletionsBody> completions_body(const ServedModel& model, std::string_view text) {
   const auto json = text::parse_body(text);
   if (!json) return tl::unexpected(api_error(json.error()));
-  GANNET_TRY_STATUS(check_prompt_texts(model, *json));
+  if (json->find("truncate_prompt_tokens") == nullptr) GANNET_TRY_STATUS(check_prompt_texts(model, *json));
   auto body = read_body(model, *json);
   if (!body) return tl::unexpected(api_error(body.error()));
   return *std::move(body);

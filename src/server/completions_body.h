@@ -17,10 +17,10 @@ struct CompletionsBody {
   std::string model;                          // empty if absent
   std::vector<std::vector<int32_t>> prompts;  // at least one
   bool echo = false;                          // the answer begins with the prompt
-  bool stream = false;
-  bool include_usage = false;
-  bool continuous_usage = false;
-  text::SamplingRequest sampling;
+  bool prompt_only = false;                   // max_tokens is 0: nothing is generated
+  bool prompt_logprobs = false;               // wanted beside the choices' logprobs
+  // What a conversation's request also says: how to answer, sampling, structured_output. It has no messages.
+  text::ChatRequest request;
 };
 
 // Errors name the field.

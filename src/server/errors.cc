@@ -18,6 +18,26 @@ std::string_view openai_type(int status) {
   return status >= 500 ? "server_error" : "invalid_request_error";
 }
 
+bool is_overload(const ApiError& error) {
+  return error.status == 429 && error.code == "overloaded";
+}
+
+std::string_view anthropic_type(const ApiError& error) {
+  if (is_overload(error) || error.status == 503) return "overloaded_error";
+  if (error.status == 401) return "authentication_error";
+  if (error.status == 403) return "permission_error";
+  if (error.status == 404) return "not_found_error";
+  if (error.status == 413) return "request_too_large";
+  if (error.status == 429) return "rate_limit_error";
+  if (error.status == 504) return "timeout_error";
+  return error.status >= 500 ? "api_error" : "invalid_request_error";
+}
+
+void add_retry_headers(const ApiError& error, HttpResponse& response) {
+  if (error.status == 429 || error.status == 503) response.headers.emplace_back("Retry-After", "1");
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+}
+
 Json string_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
@@ -56,6 +76,8 @@ ApiError context_too_long(int64_t limit, int64_t prompt_tokens, bool at_least) {
       "no room for an answer. Please shorten the prompt.",
       limit, at_least ? "at least " : "", prompt_tokens));
   error.code = "context_length_exceeded";
+  error.prompt_tokens = prompt_tokens;
+  error.context_tokens = limit;
   return error;
 }
 
@@ -81,9 +103,35 @@ HttpResponse openai_error(const ApiError& error) {
   HttpResponse response;
   response.status = error.status;
   response.body = openai_error_body(error);
-  if (error.status == 429 || error.status == 503) response.headers.emplace_back("Retry-After", "1");
-  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  add_retry_headers(error, response);
   return response;
+}
+
+std::string anthropic_error_body(const ApiError& error, const std::string& request_id) {
+  Json body;
+  body["type"] = "error";
+  body["error"]["type"] = anthropic_type(error);
+  body["error"]["message"] = error.message;
+  // Claude Code makes its conversation shorter when it reads this.
+  if (error.context_tokens > 0) {
+    body["error"]["message"] =
+        fmt::format("prompt is too long: {} tokens > {} maximum", error.prompt_tokens, error.context_tokens);
+  }
+  if (!request_id.empty()) body["request_id"] = request_id;
+  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+HttpResponse anthropic_error(const ApiError& error, const std::string& request_id) {
+  constexpr int kOverloaded = 529;
+  HttpResponse response;
+  response.status = is_overload(error) ? kOverloaded : error.status;
+  response.body = anthropic_error_body(error, request_id);
+  add_retry_headers(error, response);
+  return response;
+}
+
+HttpResponse error_for(std::string_view path, const ApiError& error, const std::string& request_id) {
+  return path.starts_with("/v1/messages") ? anthropic_error(error, request_id) : openai_error(error);
 }
 
 }  // namespace gannet::server

@@ -11,6 +11,8 @@ namespace gannet::server {
 struct Generation::Queue {
   std::mutex mutex;
   std::condition_variable changed;
+  std::optional<int64_t> cached_tokens;
+  std::optional<PromptLogprobs> prompt;
   std::deque<Token> tokens;
   std::optional<Result<FinishReason>> end;
   std::function<void()> wake;
@@ -25,6 +27,15 @@ struct Generation::Queue {
 
 Result<std::unique_ptr<Generation>> Generation::start(Engine& engine, Request request) {
   auto queue = std::make_shared<Queue>();
+  request.on_start = [queue](int64_t cached_tokens) {
+    const std::lock_guard lock(queue->mutex);
+    queue->cached_tokens = cached_tokens;
+    queue->announce();
+  };
+  request.on_prompt = [queue](PromptLogprobs prompt) {
+    const std::lock_guard lock(queue->mutex);
+    queue->prompt = std::move(prompt);
+  };
   request.on_token = [queue](const Token& token) {
     const std::lock_guard lock(queue->mutex);
     queue->tokens.push_back(token);
@@ -53,12 +64,14 @@ Generation::~Generation() {
 void Generation::notify(std::function<void()> wake) {
   const std::lock_guard lock(queue_->mutex);
   queue_->wake = std::move(wake);
-  if (!queue_->tokens.empty() || queue_->end) queue_->announce();
+  if (queue_->cached_tokens || !queue_->tokens.empty() || queue_->end) queue_->announce();
 }
 
 Generation::Progress Generation::take(size_t limit) {
   Progress progress;
   const std::lock_guard lock(queue_->mutex);
+  progress.cached_tokens = queue_->cached_tokens;
+  progress.prompt = std::exchange(queue_->prompt, std::nullopt);
   while (!queue_->tokens.empty() && progress.tokens.size() < limit) {
     progress.tokens.push_back(std::move(queue_->tokens.front()));
     queue_->tokens.pop_front();

@@ -21,17 +21,19 @@ class Generation {
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
-  // `wake` is called, on the engine's thread, when there is something to take after a take() that left nothing. If
-  // there is something already, it is called at once.
+  // `wake` is called, on the engine's thread, when there is something new after a take() that left nothing, the
+  // request's start included. If there is something already, it is called at once.
   void notify(std::function<void()> wake);
 
   struct Progress {
-    std::vector<Token> tokens;  // at most `limit`
+    std::optional<int64_t> cached_tokens;  // of the prompt; set once the request runs
+    std::optional<PromptLogprobs> prompt;  // handed out once
+    std::vector<Token> tokens;             // at most `limit`
     // Set once all tokens have been taken and the engine is through with the request.
     std::optional<Result<FinishReason>> end;
   };
   Progress take(size_t limit);
-  // Waits until there is something to take, at most `patience`.
+  // Waits until there are tokens to take or the end has come, at most `patience`.
   void wait(std::chrono::milliseconds patience);
 
   // Tells the engine that nobody wants more.

@@ -13,7 +13,18 @@ OrderedJson OpenAiResponse::head() const {
   json["object"] = object;
   json["created"] = created;
   json["model"] = model;
+  json["system_fingerprint"] = system_fingerprint;
   return json;
+}
+
+std::string OpenAiResponse::token_name(int32_t token) const {
+  return tokens_as_ids ? token_id_name(token) : token_display(*tokenizer, token);
+}
+
+OrderedJson ids_json(const std::vector<Token>& tokens) {
+  OrderedJson ids = OrderedJson::array();
+  for (const auto& token : tokens) ids.push_back(token.id);
+  return ids;
 }
 
 OpenAiStream::OpenAiStream(OpenAiResponse response, AnswerSet answers)
@@ -41,7 +52,7 @@ bool OpenAiStream::pull(std::string& out) {
   return true;
 }
 
-std::string OpenAiStream::chunk(OrderedJson choice) const {
+OrderedJson OpenAiStream::chunk_json(OrderedJson choice) const {
   OrderedJson json = response_.head();
   json["choices"] = OrderedJson::array({std::move(choice)});
   if (response_.continuous_usage) {
@@ -49,7 +60,7 @@ std::string OpenAiStream::chunk(OrderedJson choice) const {
   } else if (response_.include_usage) {
     json["usage"] = nullptr;
   }
-  return sse_event(json);
+  return json;
 }
 
 OpenAiWhole::OpenAiWhole(OpenAiResponse response, AnswerSet answers)
@@ -61,7 +72,7 @@ void OpenAiWhole::take_all(size_t index) {
   for (bool more = true; more;) {
     auto step = answer.advance();
     more = !step.deltas.empty() && !answer.ended();
-    if (!response_.logprobs) continue;
+    if (!response_.needs_tokens()) continue;
     for (auto& token : step.tokens) tokens_[index].push_back(std::move(token));
   }
 }
@@ -77,9 +88,9 @@ std::optional<HttpResponse> OpenAiWhole::poll() {
   json["choices"] = OrderedJson::array();
   for (size_t index = 0; index < answers_.size(); ++index) json["choices"].push_back(choice(index, tokens_[index]));
   json["usage"] = usage_json(answers_);
+  add_members(json);
   HttpResponse response;
   response.body = to_text(json);
-  response.headers = answer_headers(response_.id);
   return response;
 }
 

@@ -21,11 +21,20 @@ struct OpenAiResponse {
   int64_t created = unix_time();
   std::string model;
   const text::Tokenizer* tokenizer = nullptr;
+  std::string system_fingerprint;
   bool logprobs = false;
+  bool prompt_logprobs = false;
+  bool token_ids = false;         // of prompt and answer
+  bool tokens_as_ids = false;     // how logprobs name tokens
+  bool reasoning = true;          // shown
   bool include_usage = false;     // of streams: at the end
   bool continuous_usage = false;  // of streams: in every chunk
 
   OrderedJson head() const;
+  // What logprobs call a token.
+  std::string token_name(int32_t token) const;
+  // Whether the tokens of an answer must be kept until they are sent.
+  bool needs_tokens() const { return logprobs || token_ids; }
 };
 
 class OpenAiStream : public StreamedAnswer {
@@ -34,7 +43,7 @@ class OpenAiStream : public StreamedAnswer {
 
   void start(std::function<void()> wake) override { answers_.notify(wake); }
   std::string content_type() const override { return "text/event-stream"; }
-  Headers headers() const override { return stream_headers(response_.id); }
+  Headers headers() const override { return stream_headers(); }
   std::string_view keep_alive() const override { return kSsePing; }
   int64_t tokens() const override { return answers_.completion_tokens(); }
   bool pull(std::string& out) override;
@@ -42,8 +51,8 @@ class OpenAiStream : public StreamedAnswer {
  protected:
   // Appends the chunks of what `step` added to an answer; an answer that failed gets none for its end.
   virtual void append(size_t index, Answer::Step step, std::string& out) = 0;
-  // An event with one choice.
-  std::string chunk(OrderedJson choice) const;
+  // The data of an event with one choice.
+  OrderedJson chunk_json(OrderedJson choice) const;
 
   const OpenAiResponse& response() const { return response_; }
   const AnswerSet& answers() const { return answers_; }
@@ -62,8 +71,10 @@ class OpenAiWhole : public WholeAnswer {
   int64_t tokens() const override { return answers_.completion_tokens(); }
 
  protected:
-  // `tokens`: those of the answer, if log-probabilities were asked for.
+  // `tokens`: those of the answer, if the response needs them.
   virtual OrderedJson choice(size_t index, const std::vector<Token>& tokens) const = 0;
+  // What stands beside the choices.
+  virtual void add_members(OrderedJson&) const {}
 
   const OpenAiResponse& response() const { return response_; }
   const AnswerSet& answers() const { return answers_; }
@@ -73,7 +84,10 @@ class OpenAiWhole : public WholeAnswer {
 
   OpenAiResponse response_;
   AnswerSet answers_;
-  std::vector<std::vector<Token>> tokens_;  // of each answer; only kept for their log-probabilities
+  std::vector<std::vector<Token>> tokens_;  // of each answer; only kept if the response needs them
 };
+
+// The ids of `tokens`.
+OrderedJson ids_json(const std::vector<Token>& tokens);
 
 }  // namespace gannet::server

@@ -1,11 +1,9 @@
 #include "server/openai_chat.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "server/answer_set.h"
+#include "server/answer_conversation.h"
 #include "server/openai_answers.h"
 #include "server/openai_json.h"
 #include "text/chat_encoder.h"
@@ -16,10 +14,10 @@ namespace {
 
 using text::Delta;
 
-OrderedJson logprob_entry(const text::Tokenizer& tokenizer, int32_t id, float logprob) {
+OrderedJson logprob_entry(const OpenAiResponse& response, int32_t id, float logprob) {
   OrderedJson entry;
-  const std::string text = token_display(tokenizer, id);
-  entry["token"] = text;
+  const std::string text = token_display(*response.tokenizer, id);
+  entry["token"] = response.token_name(id);
   entry["logprob"] = finite_logprob(logprob);
   entry["bytes"] = OrderedJson::array();
   for (const char byte : text) entry["bytes"].push_back(static_cast<unsigned char>(byte));
@@ -27,14 +25,14 @@ OrderedJson logprob_entry(const text::Tokenizer& tokenizer, int32_t id, float lo
 }
 
 // Null without tokens that have one.
-OrderedJson logprobs_json(const text::Tokenizer& tokenizer, const std::vector<Token>& tokens) {
+OrderedJson logprobs_json(const OpenAiResponse& response, const std::vector<Token>& tokens) {
   OrderedJson content = OrderedJson::array();
   for (const auto& token : tokens) {
     if (!token.logprob) continue;
-    OrderedJson entry = logprob_entry(tokenizer, token.logprob->id, token.logprob->logprob);
+    OrderedJson entry = logprob_entry(response, token.logprob->id, token.logprob->logprob);
     entry["top_logprobs"] = OrderedJson::array();
     for (const auto& other : token.top_logprobs) {
-      entry["top_logprobs"].push_back(logprob_entry(tokenizer, other.id, other.logprob));
+      entry["top_logprobs"].push_back(logprob_entry(response, other.id, other.logprob));
     }
     content.push_back(std::move(entry));
   }
@@ -44,7 +42,7 @@ OrderedJson logprobs_json(const text::Tokenizer& tokenizer, const std::vector<To
   return json;
 }
 
-OrderedJson delta_json(const Delta& delta) {
+OrderedJson delta_json(const Delta& delta, const Answer& answer) {
   OrderedJson json;
   if (delta.kind == Delta::Kind::reasoning) {
     json["reasoning_content"] = delta.text;
@@ -54,7 +52,7 @@ OrderedJson delta_json(const Delta& delta) {
     OrderedJson call;
     call["index"] = delta.call;
     if (delta.kind == Delta::Kind::tool_call) {
-      call["id"] = new_id("call_");
+      call["id"] = answer.call_ids()[static_cast<size_t>(delta.call)];
       call["type"] = "function";
       call["function"]["name"] = delta.text;
       call["function"]["arguments"] = "";
@@ -64,6 +62,14 @@ OrderedJson delta_json(const Delta& delta) {
     json["tool_calls"] = OrderedJson::array({std::move(call)});
   }
   return json;
+}
+
+// What a client may want to know of the prompt.
+void add_prompt_members(const OpenAiResponse& response, const AnswerSet& answers, size_t index, OrderedJson& json) {
+  if (response.prompt_logprobs) {
+    json["prompt_logprobs"] = prompt_logprobs_json(*response.tokenizer, answers[index].prompt_logprobs());
+  }
+  if (response.token_ids) json["prompt_token_ids"] = answers.prompt(index);
 }
 
 class ChatStream : public OpenAiStream {
@@ -87,10 +93,13 @@ class ChatStream : public OpenAiStream {
       first["content"] = "";
       out += choice_chunk(index, std::move(first), nullptr);
     }
-    if (response().logprobs) {
+    if (response().needs_tokens()) {
       for (auto& token : step.tokens) choice.tokens.push_back(std::move(token));
     }
-    for (const auto& delta : step.deltas) out += choice_chunk(index, delta_json(delta), nullptr);
+    for (const auto& delta : step.deltas) {
+      if (delta.kind == Delta::Kind::reasoning && !response().reasoning) continue;
+      out += choice_chunk(index, delta_json(delta, answer), nullptr);
+    }
     if (!answer.ended() || answer.error()) return;
     OrderedJson last;
     last["content"] = "";
@@ -101,14 +110,21 @@ class ChatStream : public OpenAiStream {
     OrderedJson choice;
     choice["index"] = index;
     choice["delta"] = std::move(delta);
-    choice["logprobs"] = logprobs_json(*response().tokenizer, std::exchange(choices_[index].tokens, {}));
+    const auto tokens = std::exchange(choices_[index].tokens, {});
+    choice["logprobs"] = nullptr;
+    if (response().logprobs) choice["logprobs"] = logprobs_json(response(), tokens);
     choice["finish_reason"] = finish_reason;
     const auto& stop = answers()[index].message().stop_sequence;
     if (!finish_reason.is_null() && stop) choice["stop_reason"] = *stop;
-    return chunk(std::move(choice));
+    if (response().token_ids && !tokens.empty()) choice["token_ids"] = ids_json(tokens);
+    OrderedJson json = chunk_json(std::move(choice));
+    // What is said of the prompt stands in the first chunk.
+    if (std::exchange(is_first_, false)) add_prompt_members(response(), answers(), index, json);
+    return sse_event(json);
   }
 
   std::vector<Choice> choices_;
+  bool is_first_ = true;
 };
 
 class ChatWhole : public OpenAiWhole {
@@ -122,11 +138,15 @@ class ChatWhole : public OpenAiWhole {
     OrderedJson json;
     json["index"] = index;
     json["message"] = message_json(answers()[index]);
-    json["logprobs"] = logprobs_json(*response().tokenizer, tokens);
+    json["logprobs"] = nullptr;
+    if (response().logprobs) json["logprobs"] = logprobs_json(response(), tokens);
     json["finish_reason"] = text::finish_reason_name(message.finish_reason);
     if (message.stop_sequence) json["stop_reason"] = *message.stop_sequence;
+    if (response().token_ids) json["token_ids"] = ids_json(tokens);
     return json;
   }
+
+  void add_members(OrderedJson& json) const override { add_prompt_members(response(), answers(), 0, json); }
 
   OrderedJson message_json(const Answer& answer) const {
     const auto& message = answer.message();
@@ -136,15 +156,16 @@ class ChatWhole : public OpenAiWhole {
     json["content"] = content;
     // A call without words has no content, as OpenAI's clients expect; any other answer has at least an empty one.
     if (content.empty() && !message.tool_calls.empty()) json["content"] = nullptr;
-    if (thinking_ || !message.reasoning.empty()) json["reasoning_content"] = message.reasoning;
+    const bool has_reasoning = thinking_ || !message.reasoning.empty();
+    if (has_reasoning && response().reasoning) json["reasoning_content"] = message.reasoning;
     if (message.tool_calls.empty()) return json;
     json["tool_calls"] = OrderedJson::array();
-    for (const auto& parsed : message.tool_calls) {
+    for (size_t index = 0; index < message.tool_calls.size(); ++index) {
       OrderedJson call;
-      call["id"] = new_id("call_");
+      call["id"] = answer.call_ids()[index];
       call["type"] = "function";
-      call["function"]["name"] = parsed.name;
-      call["function"]["arguments"] = parsed.arguments;
+      call["function"]["name"] = message.tool_calls[index].name;
+      call["function"]["arguments"] = message.tool_calls[index].arguments;
       json["tool_calls"].push_back(std::move(call));
     }
     return json;
@@ -153,46 +174,31 @@ class ChatWhole : public OpenAiWhole {
   bool thinking_;  // the answer has a place for its reasoning, also when it is empty
 };
 
-ApiResult<void> check_images(const text::ChatRequest& chat) {
-  for (const auto& message : chat.messages) {
-    if (message.images.empty()) continue;
-    const auto& field = message.images.front().field;
-    return tl::unexpected(
-        bad_request(fmt::format("{}: this server does not take images; send text only", field), field));
-  }
-  return {};
-}
-
-ApiResult<Reply> answer(const ServedModel& model, const HttpRequest& request) {
-  auto parsed = text::chat_request(request.body, model.conversion);
-  if (!parsed) return tl::unexpected(api_error(parsed.error()));
-  const text::ChatRequest& chat = *parsed;
-  GANNET_TRY_STATUS(check_model(model, chat.model));
-  GANNET_TRY_STATUS(check_images(chat));
-  const auto rendered = text::render_prompt(chat);
-  size_t bytes = 0;
-  for (const auto& segment : rendered.segments) bytes += segment.text.size();
-  GANNET_TRY_STATUS(check_prompt_bytes(model, bytes));
-  auto prompt = text::encode_prompt(rendered, *model.tokenizer);
-  if (!prompt) return tl::unexpected(api_error(prompt.error()));
-
+OpenAiResponse response_to(const ServedModel& model, const text::ChatRequest& chat) {
   OpenAiResponse response;
   response.id = new_id("chatcmpl-");
   response.object = chat.stream ? "chat.completion.chunk" : "chat.completion";
   response.model = model.names.front();
   response.tokenizer = model.tokenizer;
+  response.system_fingerprint = model.system_fingerprint;
   response.logprobs = chat.sampling.logprobs;
+  response.prompt_logprobs = chat.sampling.prompt_logprobs.has_value();
+  response.token_ids = chat.return_token_ids;
+  response.tokens_as_ids = chat.tokens_as_token_ids;
+  response.reasoning = chat.include_reasoning;
   response.include_usage = chat.include_usage;
   response.continuous_usage = chat.continuous_usage;
+  return response;
+}
 
-  AnswerSet::Plan plan;
-  plan.id = response.id;
-  plan.prompts.push_back(*std::move(prompt));
-  plan.sampling = chat.sampling;
-  plan.parse = text::parse_options(chat);
-  GANNET_TRY(AnswerSet answers, AnswerSet::start(model, std::move(plan)));
-  if (chat.stream) return std::make_unique<ChatStream>(std::move(response), std::move(answers));
-  return std::make_unique<ChatWhole>(std::move(response), std::move(answers), chat.thinking);
+ApiResult<Reply> answer(const ServedModel& model, const HttpRequest& request) {
+  auto chat = text::chat_request(request.body, model.conversion);
+  if (!chat) return tl::unexpected(api_error(chat.error()));
+  OpenAiResponse response = response_to(model, *chat);
+  const bool thinks = text::parse_options(*chat).stage == text::ParseOptions::Stage::reasoning;
+  GANNET_TRY(AnswerSet answers, answer_conversation(model, *chat, response.id));
+  if (chat->stream) return std::make_unique<ChatStream>(std::move(response), std::move(answers));
+  return std::make_unique<ChatWhole>(std::move(response), std::move(answers), thinks);
 }
 
 }  // namespace

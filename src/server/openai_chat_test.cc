@@ -217,7 +217,7 @@ TEST_F(OpenAiChatTest, ReturnsToolCalls) {
   EXPECT_EQ(choice["message"]["content"], "Calling.");
   const auto& calls = choice["message"]["tool_calls"];
   ASSERT_EQ(calls.size(), 2);
-  EXPECT_THAT(calls[0]["id"].get<std::string>(), testing::StartsWith("call_"));
+  EXPECT_THAT(calls[0]["id"].get<std::string>(), testing::StartsWith("call_00_"));
   EXPECT_NE(calls[0]["id"], calls[1]["id"]);
   EXPECT_EQ(calls[0]["type"], "function");
   EXPECT_EQ(calls[0]["function"]["name"], "get");

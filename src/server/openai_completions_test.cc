@@ -69,7 +69,6 @@ TEST_F(OpenAiCompletionsTest, RefusesBadRequests) {
   expect_refused({{"prompt", {TestJson::array({5}), TestJson::array()}}}, "prompt[1]: empty");
   expect_refused({{"prompt", std::vector<std::string>(129, "a")}}, "129 prompts");
   expect_refused({{"prompt", std::vector<std::string>(100, "a")}, {"n", 2}}, "at most 128");
-  expect_refused({{"prompt", "a"}, {"echo", true}, {"logprobs", 1}}, "echo");
   expect_refused({{"prompt", "a"}, {"suffix", "b"}}, "suffix");
   expect_refused({{"prompt", "a"}, {"best_of", 3}}, "best_of");
   expect_refused({{"prompt", "a"}, {"logprobs", 50}}, "logprobs");

@@ -14,21 +14,45 @@ std::string sse_event(const OrderedJson& json) {
   return "data: " + to_text(json) + "\n\n";
 }
 
-OrderedJson usage_json(int64_t prompt_tokens, int64_t completion_tokens, int64_t reasoning_tokens) {
-  constexpr int64_t kCachedTokens = 0;  // the engine has no prefix cache yet
-  OrderedJson usage;
-  usage["prompt_tokens"] = prompt_tokens;
-  usage["completion_tokens"] = completion_tokens;
-  usage["total_tokens"] = prompt_tokens + completion_tokens;
-  usage["prompt_tokens_details"]["cached_tokens"] = kCachedTokens;
-  usage["completion_tokens_details"]["reasoning_tokens"] = reasoning_tokens;
-  usage["prompt_cache_hit_tokens"] = kCachedTokens;
-  usage["prompt_cache_miss_tokens"] = prompt_tokens - kCachedTokens;
-  return usage;
+std::string sse_event(std::string_view name, const OrderedJson& json) {
+  std::string event("event: ");
+  event += name;
+  return event + "\ndata: " + to_text(json) + "\n\n";
 }
 
 OrderedJson usage_json(const AnswerSet& answers) {
-  return usage_json(answers.prompt_tokens(), answers.completion_tokens(), answers.reasoning_tokens());
+  const int64_t prompt_tokens = answers.prompt_tokens();
+  const int64_t cached_tokens = answers.cached_tokens();
+  OrderedJson usage;
+  usage["prompt_tokens"] = prompt_tokens;
+  usage["completion_tokens"] = answers.completion_tokens();
+  usage["total_tokens"] = prompt_tokens + answers.completion_tokens();
+  usage["prompt_tokens_details"]["cached_tokens"] = cached_tokens;
+  usage["completion_tokens_details"]["reasoning_tokens"] = answers.reasoning_tokens();
+  usage["prompt_cache_hit_tokens"] = cached_tokens;
+  usage["prompt_cache_miss_tokens"] = prompt_tokens - cached_tokens;
+  return usage;
+}
+
+std::string token_id_name(int32_t id) {
+  return "token_id:" + std::to_string(id);
+}
+
+OrderedJson prompt_logprobs_json(const text::Tokenizer& tokenizer, const PromptLogprobs& prompt) {
+  OrderedJson list = OrderedJson::array();
+  for (const auto& token : prompt) {
+    OrderedJson entry = nullptr;
+    const auto add = [&](const TokenLogprob& candidate, const OrderedJson& rank) {
+      OrderedJson& json = entry[std::to_string(candidate.id)];
+      json["logprob"] = finite_logprob(candidate.logprob);
+      json["rank"] = rank;
+      json["decoded_token"] = token_display(tokenizer, candidate.id);
+    };
+    if (token.logprob) add(*token.logprob, nullptr);
+    for (size_t rank = 0; rank < token.top_logprobs.size(); ++rank) add(token.top_logprobs[rank], rank + 1);
+    list.push_back(std::move(entry));
+  }
+  return list;
 }
 
 std::string token_display(const text::Tokenizer& tokenizer, int32_t id) {
@@ -39,13 +63,9 @@ double finite_logprob(float logprob) {
   return std::max(static_cast<double>(logprob), -9999.0);
 }
 
-Headers answer_headers(const std::string& id) {
-  return {{"X-Request-Id", id}};
-}
-
-Headers stream_headers(const std::string& id) {
+Headers stream_headers() {
   // The last one keeps nginx from collecting the stream before it passes it on.
-  return {{"X-Request-Id", id}, {"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  return {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
 }
 
 std::string sse_error(const Error& error) {

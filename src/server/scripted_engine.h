@@ -22,7 +22,8 @@ class ScriptedEngine : public Engine {
   gannet::FinishReason finish = gannet::FinishReason::stop;
   std::optional<Error> failure;  // ends the answer in place of `finish`
   bool by_steps = false;         // tokens come with step() only
-  bool with_logprobs = false;    // as if every token had logprob -0.5 and one rival
+  bool with_logprobs = false;    // as if every token had logprob -0.5 and one rival; of prompts -0.25
+  int64_t cached_tokens = 0;     // of every prompt, as far as it goes
   int64_t context = 4096;
   EngineStats reported;               // what stats() says
   std::atomic<bool> broken = false;   // health() is an error
@@ -50,9 +51,12 @@ class ScriptedEngine : public Engine {
       const std::lock_guard lock(mutex_);
       id = ++last_id_;
       seen_.push_back(request);
-      running_[id] = Running{std::move(request), 0};
+      running_[id] = Running{request, 0};
       changed_.notify_all();
     }
+    const auto length = static_cast<int64_t>(request.prompt.size());
+    if (request.on_start) request.on_start(std::min(cached_tokens, length));
+    if (request.sampling.prompt_logprobs >= 0) request.on_prompt(prompt_logprobs(request.prompt));
     if (!by_steps) advance(id, script.size() + 1);
     return id;
   }
@@ -117,7 +121,10 @@ class ScriptedEngine : public Engine {
     const size_t length = most == 0 ? script.size() : std::min(script.size(), most);
     const bool cut = length < script.size();
     const size_t end = std::min(length, running.next + count);
-    for (size_t i = running.next; i < end; ++i) running.request.on_token(token(script[i]));
+    for (size_t i = running.next; i < end; ++i) {
+      const int32_t chosen = constrained(script[i], running.request.constraint.get());
+      running.request.on_token(token(chosen, -0.5F, with_logprobs));
+    }
     const bool complete = end == length;
     {
       const std::lock_guard lock(mutex_);
@@ -134,13 +141,34 @@ class ScriptedEngine : public Engine {
     }
   }
 
-  Token token(int32_t id) const {
+  // The script's token, or the first one that may stand in its place.
+  int32_t constrained(int32_t id, TokenConstraint* constraint) const {
+    if (constraint == nullptr) return id;
+    std::vector<uint32_t> mask(static_cast<size_t>(config_.vocab_size + 31) / 32);
+    const auto allows = [&mask](int32_t other) { return (mask[other / 32] >> (other % 32) & 1U) != 0; };
+    if (constraint->active()) {
+      constraint->fill_mask(mask);
+      for (int32_t other = 0; !allows(id) && other < config_.vocab_size; ++other) {
+        if (allows(other)) id = other;
+      }
+    }
+    constraint->accept(id);
+    return id;
+  }
+
+  static Token token(int32_t id, float logprob, bool with_logprobs) {
     Token made;
     made.id = id;
     if (with_logprobs) {
-      made.logprob = TokenLogprob{id, -0.5F};
-      made.top_logprobs = {TokenLogprob{id, -0.5F}, TokenLogprob{3, -2.5F}};
+      made.logprob = TokenLogprob{id, logprob};
+      made.top_logprobs = {TokenLogprob{id, logprob}, TokenLogprob{3, logprob - 2}};
     }
+    return made;
+  }
+
+  static PromptLogprobs prompt_logprobs(const std::vector<int32_t>& prompt) {
+    PromptLogprobs made;
+    for (const int32_t id : prompt) made.push_back(token(id, -0.25F, !made.empty()));
     return made;
   }
 

@@ -366,6 +366,8 @@ TokenMessageParser::TokenMessageParser(const Tokenizer& tokenizer, ParseOptions 
     : tokenizer_(&tokenizer),
       think_end_(tokenizer.token_id(control::kThinkEnd)),
       dsml_(tokenizer.token_id(control::kDsml)),
+      end_(tokenizer.token_id(control::kEnd)),
+      shows_control_(options.shows_control),
       parser_(std::move(options)),
       detokenizer_(tokenizer) {}
 
@@ -376,6 +378,10 @@ std::vector<Delta> TokenMessageParser::push(int32_t id) {
   if (is_text) return parser_.push_plain(detokenizer_.push(id));
   // A character cannot go on behind a control token.
   auto deltas = parser_.push_plain(detokenizer_.finish());
+  if (shows_control_ && id != end_) {
+    append(deltas, parser_.push_plain(tokenizer_->token_text(id)));
+    return deltas;
+  }
   append(deltas, id == think_end_ ? parser_.push_markup(Markup::think_end)
                  : id == dsml_    ? parser_.push_markup(Markup::dsml)
                                   : parser_.push_control(tokenizer_->token_text(id)));

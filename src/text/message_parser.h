@@ -18,6 +18,8 @@ struct ParseOptions {
   bool tools = false;                 // without declared tools no text is ever taken for a call
   bool starts_in_tool_calls = false;  // the prompt already opened the block of calls (tool_choice "required")
   std::vector<std::string> stop;      // end the message before the first of these in its content
+  // Token mode: control tokens but the end of sentence show by their spelling and are never markup.
+  bool shows_control = false;
 };
 
 // The two tokens that structure generated text.
@@ -108,6 +110,8 @@ class TokenMessageParser {
   const Tokenizer* tokenizer_;
   std::optional<int32_t> think_end_;
   std::optional<int32_t> dsml_;
+  std::optional<int32_t> end_;
+  bool shows_control_;
   MessageParser parser_;
   Detokenizer detokenizer_;
 };
