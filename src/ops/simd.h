@@ -27,6 +27,10 @@ struct Lanes {
   static Vector zero() { return _mm512_setzero_ps(); }
   static Vector all(float v) { return _mm512_set1_ps(v); }
   static Vector load(const float* p) { return _mm512_loadu_ps(p); }
+  static Vector load_bf16(const uint16_t* p) {
+    const __m512i codes = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(codes, 16));
+  }
   static void store(float* p, Vector v) { _mm512_storeu_ps(p, v); }
   static Vector add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
   static Vector sub(Vector a, Vector b) { return _mm512_sub_ps(a, b); }
@@ -65,6 +69,10 @@ struct Lanes {
   static Vector zero() { return _mm256_setzero_ps(); }
   static Vector all(float v) { return _mm256_set1_ps(v); }
   static Vector load(const float* p) { return _mm256_loadu_ps(p); }
+  static Vector load_bf16(const uint16_t* p) {
+    const __m256i codes = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(codes, 16));
+  }
   static void store(float* p, Vector v) { _mm256_storeu_ps(p, v); }
   static Vector add(Vector a, Vector b) { return _mm256_add_ps(a, b); }
   static Vector sub(Vector a, Vector b) { return _mm256_sub_ps(a, b); }

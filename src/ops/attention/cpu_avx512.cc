@@ -2,6 +2,7 @@
 
 namespace gannet::ops {
 
-const AttentionKernels kAttentionAvx512 = {.softmax = softmax, .combine = combine, .round_to_bf16 = round_all_to_bf16};
+const AttentionKernels kAttentionAvx512 = {
+    .softmax = softmax, .combine = combine, .restore_order = restore_order, .round_to_bf16 = round_all_to_bf16};
 
 }  // namespace gannet::ops

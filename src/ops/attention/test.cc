@@ -435,6 +435,23 @@ TEST(Attention, WideLayersMatchTheFormulasInDouble) {
   on_each_device([&](const Device& device) { expect_close(run(problem, &device), expected, 1e-4, 1e-5); });
 }
 
+// Rows in a run of positions share decoded keys; the run crosses from the ring into the chunk.
+TEST(Attention, RowsOfAPromptGiveTheBitsTheyHaveAlone) {
+  Problem together = wide_problem(70, 10);
+  std::reverse(together.rows.begin(), together.rows.end());
+  const int64_t width = 9 * 512;
+  on_each_device([&](const Device& device) {
+    if (device.simd == Simd::none) return;  // row by row anyway, and slow
+    const auto all = run(together, &device);
+    for (const size_t r : {0, 1, 15, 16, 17, 40, 69}) {
+      SCOPED_TRACE("row " + std::to_string(r));
+      Problem alone = together;
+      alone.rows = {together.rows[r]};
+      expect_same_bits(run(alone, &device), std::span(all).subspan(r * width, width));
+    }
+  });
+}
+
 TEST(Attention, ThreadsDoNotMatter) {
   const Problem problem = wide_problem(3, 9);
   for (const Simd simd : usable_simd()) {

@@ -50,54 +50,76 @@ float softmax(float* scores, int64_t n, float scale, float sink) {
 
 // Keys that are combined at a time: their part of a block of channels stays in L1 while all heads use it.
 constexpr int64_t kKeys = 64;
-constexpr int kBlock = 2;  // vectors of channels
 
-// Channels [0, kBlock vectors) of `keys` and `out`, for `heads` heads and keys [0, n).
-template <int heads>
-void combine_block(const float* weights, int64_t weight_stride, const float* totals, const float* keys, int64_t n,
-                   int64_t dim, float* out, bool first, bool last) {
-  Vector sums[heads][kBlock];
+// Adds keys [0, n) to `vectors` vectors of channels of `heads` heads.
+template <int heads, int vectors>
+void combine_block(const CombineParams& p, const float* weights, const float* keys, int64_t n, const float* totals,
+                   float* out, bool first, bool last) {
+  Vector sums[heads][vectors];
   GANNET_UNROLL
   for (int h = 0; h < heads; ++h) {
     GANNET_UNROLL
-    for (int v = 0; v < kBlock; ++v) sums[h][v] = first ? Lanes::zero() : Lanes::load(out + h * dim + v * kLanes);
+    for (int v = 0; v < vectors; ++v) sums[h][v] = first ? Lanes::zero() : Lanes::load(out + h * p.dim + v * kLanes);
   }
   for (int64_t j = 0; j < n; ++j) {
-    Vector key[kBlock];
+    Vector key[vectors];
     GANNET_UNROLL
-    for (int v = 0; v < kBlock; ++v) key[v] = Lanes::load(keys + j * dim + v * kLanes);
+    for (int v = 0; v < vectors; ++v) key[v] = Lanes::load(keys + j * p.key_stride + v * kLanes);
     GANNET_UNROLL
     for (int h = 0; h < heads; ++h) {
-      const Vector weight = Lanes::all(weights[h * weight_stride + j]);
+      const Vector weight = Lanes::all(weights[h * p.weight_stride + j]);
       GANNET_UNROLL
-      for (int v = 0; v < kBlock; ++v) sums[h][v] = Lanes::fma(weight, key[v], sums[h][v]);
+      for (int v = 0; v < vectors; ++v) sums[h][v] = Lanes::fma(weight, key[v], sums[h][v]);
     }
   }
   GANNET_UNROLL
   for (int h = 0; h < heads; ++h) {
     GANNET_UNROLL
-    for (int v = 0; v < kBlock; ++v) {
+    for (int v = 0; v < vectors; ++v) {
       const Vector sum = last ? Lanes::div(sums[h][v], Lanes::all(totals[h])) : sums[h][v];
-      Lanes::store(out + h * dim + v * kLanes, sum);
+      Lanes::store(out + h * p.dim + v * kLanes, sum);
     }
   }
 }
 
-void combine(const float* weights, int64_t weight_stride, const float* totals, int64_t heads, const float* keys,
-             int64_t n, int64_t dim, float* out) {
-  constexpr int kHeads = kLanes == 16 ? 8 : 4;
-  for (int64_t j = 0; j < n; j += kKeys) {
-    const int64_t count = std::min(kKeys, n - j);
-    const bool first = j == 0;
-    const bool last = j + kKeys >= n;
-    for (int64_t c = 0; c < dim; c += kBlock * kLanes) {
-      const auto block = [&]<int most>(int64_t h) {
-        combine_block<most>(weights + h * weight_stride + j, weight_stride, totals + h, keys + j * dim + c, count, dim,
-                            out + h * dim + c, first, last);
-      };
-      int64_t h = 0;
-      for (; h + kHeads <= heads; h += kHeads) block.template operator()<kHeads>(h);
-      for (; h < heads; ++h) block.template operator()<1>(h);
+// Keys [0, n), the row's keys from number j on.
+void combine_keys(const CombineParams& p, const float* keys, int64_t j, int64_t n) {
+  constexpr int kHeads = 4;
+  constexpr int kVectors = kLanes == 16 ? 4 : 2;
+  const bool first = j == 0;
+  const bool last = j + n == p.segments[0].count + p.segments[1].count;
+  const auto channels = [&]<int vectors>(int64_t c) {
+    const auto block = [&]<int heads>(int64_t h) {
+      combine_block<heads, vectors>(p, p.weights + h * p.weight_stride + j, keys + c, n, p.totals + h,
+                                    p.out + h * p.dim + c, first, last);
+    };
+    int64_t h = 0;
+    for (; h + kHeads <= p.heads; h += kHeads) block.template operator()<kHeads>(h);
+    for (; h < p.heads; ++h) block.template operator()<1>(h);
+  };
+  int64_t c = 0;
+  for (; c + kVectors * kLanes <= p.dim; c += kVectors * kLanes) channels.template operator()<kVectors>(c);
+  for (; c < p.dim; c += 2 * kLanes) channels.template operator()<2>(c);
+}
+
+void combine(const CombineParams& p) {
+  int64_t before = 0;
+  for (const KeySegment& segment : p.segments) {
+    for (int64_t j = 0; j < segment.count; j += kKeys) {
+      combine_keys(p, segment.keys + j * p.key_stride, before + j, std::min(kKeys, segment.count - j));
+    }
+    before += segment.count;
+  }
+}
+
+void restore_order(float* values, int64_t n) {
+  constexpr int64_t kHalf = 16;
+  for (float* group = values; group < values + n; group += 2 * kHalf) {
+    alignas(64) float split[2 * kHalf];
+    std::copy_n(group, 2 * kHalf, split);
+    for (int64_t i = 0; i < kHalf; ++i) {
+      group[2 * i] = split[i];
+      group[2 * i + 1] = split[kHalf + i];
     }
   }
 }

@@ -42,8 +42,4 @@ void hyper_apply_reference(const HyperApplyParams& p, int64_t begin, int64_t end
   }
 }
 
-void hyper_apply(const Device& device, const HyperApplyParams& p) {
-  device.pool->parallel_for(p.rows, 1, [&](int64_t begin, int64_t end) { hyper_apply_reference(p, begin, end); });
-}
-
 }  // namespace gannet::ops

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "ops/hyper_apply/op.h"
 #include "ops/testing.h"
@@ -172,21 +173,19 @@ TEST(HyperApply, ZeroStreamsGiveZeros) {
   for (const float value : b.outputs()) EXPECT_EQ(value, 0.0F);
 }
 
-TEST(HyperApply, DevicesAgreeForAnyNumberOfRows) {
-  for (const int64_t rows : {0, 1, 2, 7}) {
+TEST(HyperApply, EveryDeviceGivesTheReferencesBits) {
+  for (const auto& [rows, streams, hidden] :
+       {std::tuple{0, 4, 80}, {1, 4, 80}, {2, 4, 7}, {7, 4, 100}, {33, 4, 48}, {3, 2, 40}}) {
     for (const Activations activations : {Activations::bf16, Activations::fp32}) {
-      const Boundary b = random_boundary(rows, 4, 80, 4);
-      expect_devices_agree(
-          [&](const Device* device) {
-            Boundary run = b;
-            if (device != nullptr) {
-              hyper_apply(*device, run.params(activations));
-            } else {
-              hyper_apply_reference(run.params(activations), 0, rows);
-            }
-            return run.outputs();
-          },
-          2 * kBf16Step, 1e-3);
+      const Boundary b = random_boundary(rows, streams, hidden, 4);
+      Boundary expected = b;
+      hyper_apply_reference(expected.params(activations), 0, rows);
+      on_each_device([&](const Device& device) {
+        Boundary run = b;
+        hyper_apply(device, run.params(activations));
+        expect_same_bits(run.outputs(), expected.outputs());
+        expect_same_bits(run.operand, expected.operand);
+      });
     }
   }
 }

@@ -14,7 +14,12 @@ constexpr int64_t kKeys = 64;
 class IndexScores {
  public:
   IndexScores(const Device& device, const IndexScoresParams& params)
-      : device_(device), p_(params), linear_(*linear_kernels(device.simd)), decode_(record_decoders(device.simd)) {}
+      : device_(device),
+        p_(params),
+        linear_(*linear_kernels(device.simd)),
+        decode_(record_decoders(device.simd)),
+        width_(prepared_cols(params.dim)),
+        key_stride_(params.dim + 16) {}
 
   void run() {
     prepare_queries();
@@ -38,29 +43,29 @@ class IndexScores {
 
   // Rotates and rounds all queries, then puts them into the order of linear's kernels.
   void prepare_queries() {
-    width_ = prepared_cols(p_.dim);
-    float* prepared = scratch<struct IndexQueriesTag>(p_.rows * p_.heads * width_);
-    x_ = scratch<struct IndexQueryRowsTag, const float*>(p_.rows * p_.heads);
+    queries_ = scratch<struct IndexQueriesTag>(p_.rows * p_.heads * width_);
     device_.pool->parallel_for(p_.rows, 1, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) index_rotate_and_round(p_, r);
     });
-    prepare_rows(device_, linear_, p_.q, p_.dim, p_.rows * p_.heads, p_.dim, false, prepared);
-    for (int64_t i = 0; i < p_.rows * p_.heads; ++i) x_[i] = prepared + i * width_;
+    prepare_rows(device_, linear_, p_.q, p_.dim, p_.rows * p_.heads, p_.dim, false, queries_);
   }
 
   void score_keys(int64_t r, int64_t first, int64_t count) const {
-    float* keys = scratch<struct IndexKeysTag>(kKeys * p_.dim);
+    float* keys = scratch<struct IndexKeysTag>(kKeys * key_stride_);
     for (int64_t j = 0; j < count; ++j) {
       const int64_t entry = p_.entries != nullptr ? p_.entries[r * p_.stride + first + j] : first + j;
-      decode_.q4mx(reinterpret_cast<const uint8_t*>(p_.keys[r].at(entry)), p_.dim, keys + j * p_.dim);
+      decode_.q4mx(reinterpret_cast<const uint8_t*>(p_.keys[r].at(entry)), p_.dim, keys + j * key_stride_);
     }
     float* products = scratch<struct IndexProductsTag>(p_.heads * kKeys);
-    linear_.multiply({.weight = {.format = WeightFormat::f32, .rows = count, .cols = p_.dim, .data = keys},
-                      .count = count,
-                      .x = x_ + r * p_.heads,
-                      .rows = p_.heads,
-                      .y = products,
-                      .y_stride = kKeys});
+    linear_.dots({.x = queries_ + r * p_.heads * width_,
+                  .x_stride = width_,
+                  .rows = p_.heads,
+                  .w = keys,
+                  .w_stride = key_stride_,
+                  .count = count,
+                  .cols = p_.dim,
+                  .y = products,
+                  .y_stride = kKeys});
     float* scores = p_.scores + r * p_.stride + first;
     std::fill_n(scores, count, 0.0F);
     for (int64_t h = 0; h < p_.heads; ++h) {
@@ -73,8 +78,9 @@ class IndexScores {
   const IndexScoresParams& p_;
   const LinearKernels& linear_;
   const RecordDecoders& decode_;
-  int64_t width_ = 0;
-  const float** x_ = nullptr;  // [rows * heads] prepared queries
+  const int64_t width_;       // of a prepared query
+  const int64_t key_stride_;  // of decoded keys: not a power of two, see attention/cpu.cc
+  float* queries_ = nullptr;  // [rows, heads, width_], prepared
 };
 
 }  // namespace

@@ -14,6 +14,8 @@ struct Avx2 {
   static constexpr int kFusedRows = 2;
   static constexpr int kFusedOutputs = 4;
   static constexpr int kPanelOutputs = 4;
+  static constexpr int kDotsRows = 2;
+  static constexpr int kDotsOutputs = 4;
   static constexpr float kFp8Factor = 256.0F;  // decoded FP8 weights are 2^8 too small, see decode_fp8
 
   static Vector zero() { return _mm256_setzero_ps(); }
@@ -25,15 +27,23 @@ struct Avx2 {
     asm("" : "+x"(v));
     return v;
   }
-  // Neighbours, then pairs of neighbours, then the two halves: the order of store_sums.
+  // The sums of the lanes of `count` vectors: neighbours, then pairs of neighbours, then the two halves, whichever
+  // function adds them.
+  template <int count>
+  static void reduce(const Vector* v, float* sums) {
+    constexpr int kFours = count / 4 * 4;
+    GANNET_UNROLL
+    for (int i = 0; i < kFours; i += 4) {
+      const __m256 fours = _mm256_hadd_ps(_mm256_hadd_ps(v[i], v[i + 1]), _mm256_hadd_ps(v[i + 2], v[i + 3]));
+      _mm_storeu_ps(sums + i, _mm_add_ps(_mm256_castps256_ps128(fours), _mm256_extractf128_ps(fours, 1)));
+    }
+    GANNET_UNROLL
+    for (int i = kFours; i < count; ++i) sums[i] = sum(v[i]);
+  }
   static float sum(Vector v) {
     const __m256 pairs = _mm256_hadd_ps(v, v);
     const __m256 fours = _mm256_hadd_ps(pairs, pairs);
     return _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(fours), _mm256_extractf128_ps(fours, 1)));
-  }
-  // The sums of four vectors, times `factor`.
-  static void store_sums(float* y, const Vector* v, float factor, bool round) {
-    store_fours(y, _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3])), factor, round);
   }
   static void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
@@ -177,6 +187,6 @@ void prepare(const float* x, int64_t cols, bool quantize, float* prepared) {
 
 }  // namespace
 
-const LinearKernels kLinearAvx2 = {.prepare = prepare, .multiply = multiply_range<Avx2>};
+const LinearKernels kLinearAvx2 = {.prepare = prepare, .multiply = multiply_range<Avx2>, .dots = multiply_dots<Avx2>};
 
 }  // namespace gannet::ops

@@ -14,6 +14,8 @@ struct Avx512 {
   static constexpr int kFusedRows = 4;
   static constexpr int kFusedOutputs = 4;
   static constexpr int kPanelOutputs = 8;
+  static constexpr int kDotsRows = 4;
+  static constexpr int kDotsOutputs = 4;
   static constexpr float kFp8Factor = 256.0F;  // decoded FP8 weights are 2^8 too small, see decode_fp8
 
   static Vector zero() { return _mm512_setzero_ps(); }
@@ -25,7 +27,30 @@ struct Avx512 {
     asm("" : "+v"(v));
     return v;
   }
-  // Lanes 8 apart, then neighbours, then pairs of neighbours, then the two halves: the order of store_sums.
+  // The sums of the lanes of `count` vectors: lanes 8 apart, then neighbours, then pairs of neighbours, then the two
+  // halves, whichever function adds them.
+  template <int count>
+  static void reduce(const Vector* v, float* sums) {
+    constexpr int kSixteens = count / 16 * 16;
+    constexpr int kEights = count / 8 * 8;
+    constexpr int kFours = count / 4 * 4;
+    GANNET_UNROLL
+    for (int i = 0; i < kSixteens; i += 16) {
+      _mm512_store_ps(sums + i, add_halves(sum_fours(v + i), sum_fours(v + i + 8)));
+    }
+    if constexpr (kEights > kSixteens) {
+      const Vector fours = sum_fours(v + kSixteens);
+      _mm256_storeu_ps(sums + kSixteens, _mm512_castps512_ps256(add_halves(fours, fours)));
+    }
+    if constexpr (kFours > kEights) {
+      const __m256 low = _mm256_hadd_ps(fold(v[kEights]), fold(v[kEights + 1]));
+      const __m256 high = _mm256_hadd_ps(fold(v[kEights + 2]), fold(v[kEights + 3]));
+      const __m256 fours = _mm256_hadd_ps(low, high);
+      _mm_storeu_ps(sums + kEights, _mm_add_ps(_mm256_castps256_ps128(fours), _mm256_extractf128_ps(fours, 1)));
+    }
+    GANNET_UNROLL
+    for (int i = kFours; i < count; ++i) sums[i] = sum(v[i]);
+  }
   static float sum(Vector v) {
     const __m256 eight = fold(v);
     const __m256 pairs = _mm256_hadd_ps(eight, eight);
@@ -33,11 +58,21 @@ struct Avx512 {
     return _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(fours), _mm256_extractf128_ps(fours, 1)));
   }
   static __m256 fold(Vector v) { return _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)); }
-  // The sums of four vectors, times `factor`.
-  static void store_sums(float* y, const Vector* v, float factor, bool round) {
-    const __m256 pairs_01 = _mm256_hadd_ps(fold(v[0]), fold(v[1]));
-    const __m256 pairs_23 = _mm256_hadd_ps(fold(v[2]), fold(v[3]));
-    store_fours(y, _mm256_hadd_ps(pairs_01, pairs_23), factor, round);
+  // The folded a in the lower half, the folded b in the upper one.
+  static Vector fold(Vector a, Vector b) {
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, 0b01001110));
+  }
+  // Neighbours of a, then those of b, in every four lanes.
+  static Vector add_neighbours(Vector a, Vector b) {
+    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0b10001000), _mm512_shuffle_ps(a, b, 0b11011101));
+  }
+  // Of eight vectors the sums of both halves, four lanes each: halves of the first four vectors, then of the others.
+  static Vector sum_fours(const Vector* v) {
+    return add_neighbours(add_neighbours(fold(v[0], v[4]), fold(v[1], v[5])),
+                          add_neighbours(fold(v[2], v[6]), fold(v[3], v[7])));
+  }
+  static Vector add_halves(Vector a, Vector b) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0b10001000), _mm512_shuffle_f32x4(a, b, 0b11011101));
   }
   static void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
@@ -152,6 +187,7 @@ void prepare(const float* x, int64_t cols, bool quantize, float* prepared) {
 
 }  // namespace
 
-const LinearKernels kLinearAvx512 = {.prepare = prepare, .multiply = multiply_range<Avx512>};
+const LinearKernels kLinearAvx512 = {
+    .prepare = prepare, .multiply = multiply_range<Avx512>, .dots = multiply_dots<Avx512>};
 
 }  // namespace gannet::ops

@@ -28,11 +28,27 @@ struct LinearRange {
   bool round = false;
 };
 
+// Products of decoded rows with each other: y[r * y_stride + n] = x row r . w row n, over `cols` columns (a multiple of
+// 32) in the kernels' order. Rows begin at multiples of 64 bytes.
+struct DotsRange {
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  int64_t rows = 0;
+  const float* w = nullptr;
+  int64_t w_stride = 0;
+  int64_t count = 0;
+  int64_t cols = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
 struct LinearKernels {
   // Writes one row in the kernels' order (in every group of 32 columns the even ones, then the odd ones), through Q8 if
   // asked. `prepared` has prepared_cols(cols) floats.
   void (*prepare)(const float* x, int64_t cols, bool quantize, float* prepared);
   void (*multiply)(const LinearRange& range);
+  // An element's bits do not depend on the rows around it.
+  void (*dots)(const DotsRange& range);
 };
 
 extern const LinearKernels kLinearAvx2;

@@ -215,6 +215,50 @@ TEST(Linear, ARowDoesNotDependOnItsBatch) {
   }
 }
 
+// The products of decoded rows: each element like a linear with f32 weights, whatever is computed beside it.
+TEST(Linear, DotsGiveTheBitsOfALinear) {
+  constexpr int64_t kCols = 96;
+  constexpr int64_t kStride = 112;
+  Random random(10);
+  for (const Simd simd : usable_simd()) {
+    const LinearKernels* kernels = linear_kernels(simd);
+    if (kernels == nullptr) continue;
+    SCOPED_TRACE(name_of(simd));
+    for (const auto& [rows, count] : {std::pair{0, 3}, {1, 1}, {2, 5}, {4, 8}, {9, 14}, {17, 0}}) {
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(count));
+      const std::vector<float> x = random.normals(rows * kCols);
+      const std::vector<float> w = random.normals(count * kCols);
+      auto expected = poisoned(rows * count);
+      ThreadPool pool(1);
+      linear({.pool = &pool, .simd = simd}, {.x = x.data(),
+                                             .x_stride = kCols,
+                                             .rows = rows,
+                                             .weight = {.rows = count, .cols = kCols, .data = w.data()},
+                                             .outputs = count,
+                                             .y = expected.data(),
+                                             .y_stride = count,
+                                             .activations = Activations::fp32});
+      std::vector<float> storage((rows + count + 1) * kStride + 16);
+      float* prepared = storage.data();
+      while (reinterpret_cast<uintptr_t>(prepared) % 64 != 0) ++prepared;
+      float* weights = prepared + rows * kStride;
+      for (int64_t r = 0; r < rows; ++r) kernels->prepare(&x[r * kCols], kCols, false, prepared + r * kStride);
+      for (int64_t n = 0; n < count; ++n) kernels->prepare(&w[n * kCols], kCols, false, weights + n * kStride);
+      auto y = poisoned(rows * count);
+      kernels->dots({.x = prepared,
+                     .x_stride = kStride,
+                     .rows = rows,
+                     .w = weights,
+                     .w_stride = kStride,
+                     .count = count,
+                     .cols = kCols,
+                     .y = y.data(),
+                     .y_stride = count});
+      expect_same_bits(y, expected);
+    }
+  }
+}
+
 // Each code in turn against an input of one, so that the result is the decoded weight.
 TEST(Linear, DecodesEveryCodeExactly) {
   for (const WeightFormat format : {WeightFormat::fp8, WeightFormat::mxfp4, WeightFormat::bf16}) {

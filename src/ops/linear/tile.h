@@ -36,13 +36,6 @@ __m128 round_to_bf16(__m128 value) {
   return _mm_castsi128_ps(_mm_and_si128(chosen, _mm_set1_epi32(static_cast<int>(0xffff0000U))));
 }
 
-// Four sums whose halves are in the two lanes.
-void store_fours(float* y, __m256 halves, float factor, bool round) {
-  const __m128 sums = _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
-  const __m128 values = _mm_mul_ps(sums, _mm_set1_ps(factor));
-  _mm_storeu_ps(y, round ? round_to_bf16(values) : values);
-}
-
 template <WeightFormat format>
 constexpr int64_t bytes_of(int64_t cols) {
   if constexpr (format == WeightFormat::fp8) return cols;
@@ -50,6 +43,81 @@ constexpr int64_t bytes_of(int64_t cols) {
   if constexpr (format == WeightFormat::bf16) return cols * 2;
   return cols * 4;
 }
+
+// Adds the products of some inputs with decoded weights, `stride` apart, over `width` columns.
+template <class Simd, int rows, int outputs>
+void add_products(const float* const (&x)[rows], const float* weights, int64_t stride, int64_t width,
+                  typename Simd::Vector (&sums)[rows][outputs]) {
+  using Vector = typename Simd::Vector;
+  for (int64_t col = 0; col < width; col += Simd::kLanes) {
+    Vector inputs[rows];
+    GANNET_UNROLL
+    for (int r = 0; r < rows; ++r) inputs[r] = Simd::load(x[r] + col);
+    GANNET_UNROLL
+    for (int n = 0; n < outputs; ++n) {
+      const Vector w = Simd::keep(Simd::load(weights + n * stride + col));
+      GANNET_UNROLL
+      for (int r = 0; r < rows; ++r) sums[r][n] = Simd::fma(w, inputs[r], sums[r][n]);
+    }
+  }
+}
+
+// Adds up the lanes of all sums, times `factor`; of each row the first `count` outputs are stored.
+template <class Simd, int rows, int outputs>
+[[gnu::always_inline]] inline void store_sums(const typename Simd::Vector (&sums)[rows][outputs], float factor,
+                                              bool round, int64_t count, float* y, int64_t y_stride) {
+  alignas(64) float values[rows * outputs];
+  Simd::template reduce<rows * outputs>(&sums[0][0], values);
+  for (int r = 0; r < rows; ++r, y += y_stride) {
+    const float* from = values + r * outputs;
+    int64_t n = 0;
+    for (; n + 4 <= count; n += 4) {
+      const __m128 four = _mm_mul_ps(_mm_loadu_ps(from + n), _mm_set1_ps(factor));
+      _mm_storeu_ps(y + n, round ? round_to_bf16(four) : four);
+    }
+    for (; n < count; ++n) y[n] = round ? gannet::round_to_bf16(from[n] * factor) : from[n] * factor;
+  }
+}
+
+// Products of decoded rows with each other.
+template <class Simd>
+class Dots {
+ public:
+  explicit Dots(const DotsRange& range) : range_(range) {}
+
+  // A few inputs stay in L1 while all weights pass by.
+  void run() const {
+    constexpr int64_t kInputs = 8;
+    constexpr int kOutputs = Simd::kDotsOutputs;
+    for (int64_t row = 0; row < range_.rows; row += kInputs) {
+      const int64_t end = std::min(row + kInputs, range_.rows);
+      int64_t n = 0;
+      for (; n + kOutputs <= range_.count; n += kOutputs) blocks<kOutputs>(row, end, n);
+      for (; n < range_.count; ++n) blocks<1>(row, end, n);
+    }
+  }
+
+ private:
+  template <int outputs>
+  void blocks(int64_t row, int64_t end, int64_t n) const {
+    constexpr int kRows = Simd::kDotsRows;
+    for (; row + kRows <= end; row += kRows) block<kRows, outputs>(row, n);
+    for (; row < end; ++row) block<1, outputs>(row, n);
+  }
+
+  template <int rows, int outputs>
+  void block(int64_t row, int64_t n) const {
+    const float* x[rows];
+    for (int r = 0; r < rows; ++r) x[r] = range_.x + (row + r) * range_.x_stride;
+    typename Simd::Vector sums[rows][outputs];
+    GANNET_UNROLL
+    for (int i = 0; i < rows * outputs; ++i) sums[i / outputs][i % outputs] = Simd::zero();
+    add_products<Simd>(x, range_.w + n * range_.w_stride, range_.w_stride, range_.cols, sums);
+    store_sums<Simd>(sums, 1.0F, false, outputs, range_.y + row * range_.y_stride + n, range_.y_stride);
+  }
+
+  const DotsRange& range_;
+};
 
 template <class Simd, WeightFormat format>
 class Multiplier {
@@ -120,21 +188,11 @@ class Multiplier {
     return pass * ((kPrefetch + pass - 1) / pass);
   }
 
-  // Finishes `count` (at most `most`) outputs of a row.
-  template <int most>
-  void store(int64_t row, int64_t output, const Vector (&sums)[most], int64_t count = most) const {
-    constexpr float kFactor = format == WeightFormat::fp8 ? Simd::kFp8Factor : 1.0F;
-    float* y = range_.y + row * range_.y_stride + output;
-    GANNET_UNROLL
-    for (int n = 0; n + 4 <= most; n += 4) {
-      if (n + 4 <= count) Simd::store_sums(y + n, &sums[n], kFactor, range_.round);
-    }
-    GANNET_UNROLL
-    for (int n = 0; n < most; ++n) {
-      if (n < count - count % 4 || n >= count) continue;
-      const float value = Simd::sum(sums[n]) * kFactor;
-      y[n] = range_.round ? gannet::round_to_bf16(value) : value;
-    }
+  // Finishes the first `count` outputs of some rows.
+  template <int rows, int outputs>
+  void store(int64_t row, int64_t output, const Vector (&sums)[rows][outputs], int64_t count = outputs) const {
+    store_sums<Simd>(sums, format == WeightFormat::fp8 ? Simd::kFp8Factor : 1.0F, range_.round, count,
+                     range_.y + row * range_.y_stride + output, range_.y_stride);
   }
 
   // ---- few rows: each weight is decoded in registers and used at once ----
@@ -180,8 +238,7 @@ class Multiplier {
         accumulate<rows, outputs>(last.codes, scales_at(w[n], tile, col), x, col, sums, n);
       }
     }
-    GANNET_UNROLL
-    for (int r = 0; r < rows; ++r) store<outputs>(r, first, sums[r]);
+    store(0, first, sums);
   }
 
   // Adds one chunk of output n to the sums of all rows.
@@ -262,26 +319,12 @@ class Multiplier {
     const float* x[rows];
     GANNET_UNROLL
     for (int r = 0; r < rows; ++r) x[r] = range_.x[first_row + row + r] + tile;
-    const int64_t width = (end - tile + kChunk - 1) / kChunk * kChunk;
-    for (int64_t col = 0; col < width; col += kLanes) {
-      Vector inputs[rows];
-      GANNET_UNROLL
-      for (int r = 0; r < rows; ++r) inputs[r] = Simd::load(x[r] + col);
-      GANNET_UNROLL
-      for (int n = 0; n < kOutputs; ++n) {
-        const Vector w = Simd::keep(Simd::load(&panel.weights[n][col]));
-        GANNET_UNROLL
-        for (int r = 0; r < rows; ++r) sums[r][n] = Simd::fma(w, inputs[r], sums[r][n]);
-      }
-    }
+    add_products<Simd>(x, panel.weights[0], kTileCols, (end - tile + kChunk - 1) / kChunk * kChunk, sums);
+    if (end == cols_) return store(first_row + row, first, sums, outputs);
     GANNET_UNROLL
     for (int r = 0; r < rows; ++r) {
-      if (end < cols_) {
-        GANNET_UNROLL
-        for (int n = 0; n < kOutputs; ++n) Simd::store(panel.sums[row + r][n], sums[r][n]);
-      } else {
-        store<kOutputs>(first_row + row + r, first, sums[r], outputs);
-      }
+      GANNET_UNROLL
+      for (int n = 0; n < kOutputs; ++n) Simd::store(panel.sums[row + r][n], sums[r][n]);
     }
   }
 
@@ -290,6 +333,11 @@ class Multiplier {
   const LinearRange& range_;
   const int64_t cols_;
 };
+
+template <class Simd>
+void multiply_dots(const DotsRange& range) {
+  Dots<Simd>(range).run();
+}
 
 template <class Simd>
 void multiply_range(const LinearRange& range) {

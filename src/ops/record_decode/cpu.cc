@@ -1,19 +1,34 @@
+#include <algorithm>
+#include <array>
+
 #include "base/quantize.h"
 #include "ops/record_decode/op.h"
 
 namespace gannet::ops {
 namespace {
 
+// To the kernels' order, in place.
+void split(int64_t channels, float* out) {
+  for (int64_t group = 0; group < channels; group += kMxGroup) {
+    std::array<float, kMxGroup> in_order;
+    std::copy_n(out + group, kMxGroup, in_order.begin());
+    for (int64_t i = 0; i < kMxGroup; ++i) out[group + i % 2 * (kMxGroup / 2) + i / 2] = in_order[i];
+  }
+}
+
 void q8(const uint8_t* record, int64_t channels, float* out) {
   q8_unpack(record, record + channels, {out, static_cast<size_t>(channels)});
+  split(channels, out);
 }
 
 void q4nv(const uint8_t* record, int64_t channels, float* out) {
   q4nv_unpack(record, record + channels / 2, {out, static_cast<size_t>(channels)});
+  split(channels, out);
 }
 
 void q4mx(const uint8_t* record, int64_t channels, float* out) {
   q4mx_unpack(record, record + channels / 2, {out, static_cast<size_t>(channels)});
+  split(channels, out);
 }
 
 }  // namespace

@@ -6,8 +6,9 @@
 
 namespace gannet::ops {
 
-// Decoding of one packed cache record (layouts: base/quantize.h) of `channels` channels to floats: codes first, then
-// scales. The values are those of q8_unpack, q4nv_unpack and q4mx_unpack, bit for bit.
+// Decoding of one packed cache record (layouts: base/quantize.h) of `channels` channels, a multiple of 32, to floats in
+// the order of linear's kernels: in every group of 32 channels the even ones, then the odd ones, which is how codes
+// fall out of their bytes. The values are those of q8_unpack, q4nv_unpack and q4mx_unpack, bit for bit.
 using DecodeRecord = void (*)(const uint8_t* record, int64_t channels, float* out);
 
 struct RecordDecoders {

@@ -54,17 +54,42 @@ TEST(RecordDecode, AllCodesAndScalesOfQ4mx) {
   expect_like_reference(&RecordDecoders::q4mx, q4mx_bytes(kChannels), kChannels / 2);
 }
 
-// Scales belong to their own groups.
+std::vector<double> even_then_odd(const std::vector<double>& values) {
+  std::vector<double> split(values.size());
+  for (size_t i = 0; i < values.size(); ++i) split[i / 32 * 32 + i % 2 * 16 + i % 32 / 2] = values[i];
+  return split;
+}
+
+// Scales belong to their own groups; in a group the even channels come first.
 TEST(RecordDecode, PackedRowsComeBack) {
   Random random(1);
   const std::vector<float> x = random.activations(kChannels, 3);
   std::vector<uint8_t> record(1 + q8_bytes(kChannels));
+  const auto expect_back = [&](DecodeRecord RecordDecoders::* decoder, const std::vector<double>& values) {
+    for (const Simd simd : usable_simd()) {
+      expect_close(decode(record_decoders(simd).*decoder, record), even_then_odd(values), 0, 0);
+    }
+  };
   q8_pack(x, record.data() + 1, record.data() + 1 + kChannels);
-  for (const Simd simd : usable_simd()) expect_close(decode(record_decoders(simd).q8, record), oracle::q8(x), 0, 0);
+  expect_back(&RecordDecoders::q8, oracle::q8(x));
   q4nv_pack(x, record.data() + 1, record.data() + 1 + kChannels / 2);
-  for (const Simd simd : usable_simd()) expect_close(decode(record_decoders(simd).q4nv, record), oracle::q4nv(x), 0, 0);
+  expect_back(&RecordDecoders::q4nv, oracle::q4nv(x));
   q4mx_pack(x, record.data() + 1, record.data() + 1 + kChannels / 2);
-  for (const Simd simd : usable_simd()) expect_close(decode(record_decoders(simd).q4mx, record), oracle::q4mx(x), 0, 0);
+  expect_back(&RecordDecoders::q4mx, oracle::q4mx(x));
+}
+
+// More groups than one vector of scales.
+TEST(RecordDecode, WideRecords) {
+  constexpr int64_t kWide = 544;
+  Random random(2);
+  const std::vector<float> x = random.activations(kWide, 3);
+  std::vector<uint8_t> record(q4nv_bytes(kWide));
+  q4nv_pack(x, record.data(), record.data() + kWide / 2);
+  for (const Simd simd : usable_simd()) {
+    auto values = poisoned(kWide);
+    record_decoders(simd).q4nv(record.data(), kWide, values.data());
+    expect_close(values, even_then_odd(oracle::q4nv(x)), 0, 0);
+  }
 }
 
 }  // namespace
