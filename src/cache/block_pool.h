@@ -54,6 +54,7 @@ class BlockPool {
 
   const BlockLayout& layout() const { return layout_; }
   std::byte* data() { return memory_; }
+  int64_t bytes() const { return static_cast<int64_t>(memory_bytes_); }
   int64_t blocks() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t free_blocks() const { return free_; }
   // Free blocks whose content can still be found.

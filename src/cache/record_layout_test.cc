@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cache/block_pool.h"
 #include "checkpoint/shapes.h"
 
 namespace gannet {
@@ -23,6 +24,14 @@ TEST(RecordLayout, ReleasedRecords) {
   EXPECT_EQ(layout.window_bytes, 528);
   EXPECT_EQ(layout.entry_bytes, 288);
   EXPECT_EQ(layout.key_bytes, 68);
+}
+
+// The pool's own memory, not the arithmetic: what a token of the released model's context takes.
+TEST(RecordLayout, APoolTakes890BytesAToken) {
+  for (const int64_t block : {32, 64, 128}) {
+    const BlockPool pool(block_layout(released_config(), block), 1000);
+    EXPECT_EQ(pool.bytes(), 1000 * block * 890);
+  }
 }
 
 TEST(RecordLayout, ReleasedModelCosts890BytesAToken) {
