@@ -56,6 +56,7 @@ TEST_F(OpenAiChatTest, AnswersWhole) {
   EXPECT_EQ(response["model"], "test-model");
   EXPECT_GT(response["created"], 1700000000);
   ASSERT_EQ(response["choices"].size(), 1);
+  EXPECT_THAT(response["system_fingerprint"].get<std::string>(), testing::StartsWith("gannet-"));
   const TestJson expected = {{"index", 0},
                              {"message", {{"role", "assistant"}, {"content", "Hello there"}}},
                              {"logprobs", nullptr},
@@ -106,6 +107,190 @@ TEST_F(OpenAiChatTest, SendsTheEncodedConversationToTheEngine) {
   EXPECT_EQ(seen.sampling.seed, 7);
   EXPECT_EQ(seen.sampling.max_tokens, 11);
   EXPECT_THAT(seen.sampling.stop_ids, ElementsAre(1));
+}
+
+TEST_F(OpenAiChatTest, PassesAllSamplingOn) {
+  script("x");
+  start();
+  TestJson request = body();
+  request["top_k"] = 5;
+  request["min_p"] = 0.25;
+  request["presence_penalty"] = 0.5;
+  request["frequency_penalty"] = -0.5;
+  request["repetition_penalty"] = 1.5;
+  request["min_tokens"] = 1;
+  request["logit_bias"] = {{"7", -100}, {"8", 2.5}};
+  request["allowed_token_ids"] = {7, 8};
+  request["bad_words"] = {"ab"};
+  request["prompt_logprobs"] = 3;
+  request["priority"] = -2;
+  request["cache_salt"] = "tenant";
+  post(kPath, request);
+  const auto seen = engine_.seen()[0];
+  EXPECT_EQ(seen.sampling.top_k, 5);
+  EXPECT_EQ(seen.sampling.min_p, 0.25);
+  EXPECT_EQ(seen.sampling.presence_penalty, 0.5);
+  EXPECT_EQ(seen.sampling.frequency_penalty, -0.5);
+  EXPECT_EQ(seen.sampling.repetition_penalty, 1.5);
+  EXPECT_EQ(seen.sampling.min_tokens, 1);
+  EXPECT_THAT(seen.sampling.logit_bias, ElementsAre(testing::Pair(7, -100.F), testing::Pair(8, 2.5F)));
+  EXPECT_THAT(seen.sampling.allowed_ids, ElementsAre(7, 8));
+  EXPECT_THAT(seen.sampling.bad_words, ElementsAre(*tokenizer().encode("ab"), *tokenizer().encode(" ab")));
+  EXPECT_EQ(seen.sampling.prompt_logprobs, 3);
+  EXPECT_EQ(seen.sampling.logprobs, -1);
+  EXPECT_EQ(seen.priority, -2);
+  EXPECT_EQ(seen.cache_salt, "tenant");
+}
+
+TEST_F(OpenAiChatTest, ReportsCachedTokens) {
+  engine_.cached_tokens = 3;
+  script("Hello");
+  start();
+  TestJson request = body();
+  request["n"] = 2;
+  const auto usage = post(kPath, request)["usage"];
+  EXPECT_EQ(usage["prompt_tokens_details"]["cached_tokens"], 3);
+  EXPECT_EQ(usage["prompt_cache_hit_tokens"], 3);
+  EXPECT_EQ(usage["prompt_cache_miss_tokens"], usage["prompt_tokens"].get<int64_t>() - 3);
+  request["stream_options"]["include_usage"] = true;
+  EXPECT_EQ(stream(kPath, request).back()["usage"]["prompt_tokens_details"]["cached_tokens"], 3);
+}
+
+TEST_F(OpenAiChatTest, ReturnsTokenIds) {
+  script("Hello there");
+  start();
+  TestJson request = body();
+  request["return_token_ids"] = true;
+  const auto whole = post(kPath, request);
+  EXPECT_EQ(whole["prompt_token_ids"], engine_.seen()[0].prompt);
+  EXPECT_EQ(whole["choices"][0]["token_ids"], engine_.script);
+  std::vector<int32_t> streamed;
+  const auto events = stream(kPath, request);
+  for (const auto& event : events) {
+    EXPECT_EQ(event.contains("prompt_token_ids"), event == events.front());
+    for (const auto& id : event["choices"][0].value("token_ids", TestJson::array())) streamed.push_back(id);
+  }
+  EXPECT_EQ(streamed, engine_.script);
+}
+
+TEST_F(OpenAiChatTest, NamesTokensByIdIfAsked) {
+  engine_.with_logprobs = true;
+  script("Hi");
+  start();
+  TestJson request = body();
+  request["logprobs"] = true;
+  request["top_logprobs"] = 1;
+  request["return_tokens_as_token_ids"] = true;
+  const auto first = post(kPath, request)["choices"][0]["logprobs"]["content"][0];
+  EXPECT_EQ(first["token"], "token_id:" + std::to_string(engine_.script[0]));
+  EXPECT_EQ(first["top_logprobs"][1]["token"], "token_id:3");
+}
+
+TEST_F(OpenAiChatTest, ReturnsPromptLogprobs) {
+  script("Hi");
+  start();
+  TestJson request = body();
+  request["prompt_logprobs"] = 1;
+  const auto list = post(kPath, request)["prompt_logprobs"];
+  const auto prompt = engine_.seen()[0].prompt;
+  ASSERT_EQ(list.size(), prompt.size());
+  EXPECT_TRUE(list[0].is_null());
+  EXPECT_EQ(list[1][std::to_string(prompt[1])]["logprob"], -0.25);
+  EXPECT_EQ(list[1][std::to_string(prompt[1])]["rank"], 1);
+  EXPECT_EQ(list[1]["3"]["logprob"], -2.25);
+  EXPECT_EQ(stream(kPath, request).front()["prompt_logprobs"], list);
+}
+
+TEST_F(OpenAiChatTest, HidesReasoningIfAsked) {
+  script("Hm</think>Yes");
+  start();
+  TestJson request = body(true);
+  request["include_reasoning"] = false;
+  EXPECT_FALSE(post(kPath, request)["choices"][0]["message"].contains("reasoning_content"));
+  EXPECT_EQ(joined(stream(kPath, request), "reasoning_content"), "");
+  EXPECT_EQ(joined(stream(kPath, request), "content"), "Yes");
+}
+
+TEST_F(OpenAiChatTest, KeepsTheEndOfATruncatedPrompt) {
+  script("x");
+  start();
+  TestJson request = body();
+  post(kPath, request);
+  const auto whole = engine_.seen().back().prompt;
+  request["truncate_prompt_tokens"] = 3;
+  EXPECT_EQ(post(kPath, request)["usage"]["prompt_tokens"], 3);
+  EXPECT_EQ(engine_.seen().back().prompt, std::vector<int32_t>(whole.end() - 3, whole.end()));
+  engine_.context = 5;
+  request["truncate_prompt_tokens"] = -1;
+  post(kPath, request);
+  EXPECT_EQ(engine_.seen().back().prompt, std::vector<int32_t>(whole.end() - 4, whole.end()));
+}
+
+TEST_F(OpenAiChatTest, BudgetEndsTheReasoning) {
+  script("one two three four</think>Yes");
+  start();
+  TestJson request = body(true);
+  request["thinking_token_budget"] = 0;
+  EXPECT_EQ(post(kPath, request)["choices"][0]["message"]["reasoning_content"], "");
+  request["thinking"]["type"] = "disabled";
+  EXPECT_EQ(post(kPath, request)["usage"]["completion_tokens_details"]["reasoning_tokens"], 0);
+  EXPECT_EQ(engine_.seen().back().constraint, nullptr);
+}
+
+// Constrains every token of an answer to one id.
+class OnlyToken : public TokenConstraint {
+ public:
+  explicit OnlyToken(int32_t id) : id_(id) {}
+  bool active() const override { return true; }
+  void fill_mask(std::span<uint32_t> mask) override {
+    std::fill(mask.begin(), mask.end(), 0U);
+    mask[static_cast<size_t>(id_) / 32] = 1U << (static_cast<uint32_t>(id_) % 32);
+  }
+  void accept(int32_t) override {}
+
+ private:
+  int32_t id_;
+};
+
+TEST_F(OpenAiChatTest, ConstrainsEachAnswerByItself) {
+  script("abc", false);
+  const int32_t z = tokenizer().encode("z")->front();
+  std::vector<text::ResponseFormat::Kind> kinds;
+  model_.make_constraint = [&](const text::ChatRequest& chat) -> Result<std::shared_ptr<TokenConstraint>> {
+    kinds.push_back(chat.structured_output.kind);
+    if (chat.structured_output.regex == "bad") return invalid_input("guided_regex: bad");
+    return std::make_shared<OnlyToken>(z);
+  };
+  start();
+  TestJson request = body();
+  request["n"] = 2;
+  request["guided_regex"] = "z+";
+  EXPECT_EQ(post(kPath, request)["choices"][1]["message"]["content"], std::string(engine_.script.size(), 'z'));
+  EXPECT_THAT(kinds, ElementsAre(text::ResponseFormat::Kind::regex, text::ResponseFormat::Kind::regex));
+  request["guided_regex"] = "bad";
+  EXPECT_EQ(post(kPath, request, 400)["error"]["param"], "guided_regex");
+}
+
+TEST_F(OpenAiChatTest, RefusesFormsThatItCannotBringAbout) {
+  script("x");
+  start();
+  TestJson request = body();
+  request["guided_regex"] = "z+";
+  EXPECT_EQ(post(kPath, request, 400)["error"]["param"], "structured_outputs");
+  request = body_with_tools();
+  request["tool_choice"] = "required";
+  EXPECT_EQ(post(kPath, request, 400)["error"]["param"], "tool_choice");
+}
+
+TEST_F(OpenAiChatTest, IgnoresWhatItDoesNotKnow) {
+  script("x");
+  start();
+  TestJson request = body();
+  request["no_such_field"] = {{"a", TestJson::array()}};
+  request["verbosity"] = "low";
+  request["kv_transfer_params"] = {{"x", 1}};
+  request["metadata"] = {{"k", "v"}};
+  post(kPath, request);
 }
 
 TEST_F(OpenAiChatTest, IgnoreEosLeavesTheClientsStopTokens) {

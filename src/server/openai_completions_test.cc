@@ -118,6 +118,88 @@ TEST_F(OpenAiCompletionsTest, EchoesThePrompt) {
   EXPECT_EQ(text, "Hello there");
 }
 
+// What lm-eval asks for and reads.
+TEST_F(OpenAiCompletionsTest, EchoesThePromptsLogprobs) {
+  engine_.with_logprobs = true;
+  script("x");
+  start();
+  TestJson body = {{"prompt", {{5, 6, 7}, {8, 9}}}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 1}};
+  const auto response = post(kPath, body);
+  EXPECT_EQ(engine_.seen()[0].sampling.prompt_logprobs, 1);
+  ASSERT_EQ(response["choices"].size(), 2);
+  const auto& logprobs = response["choices"][0]["logprobs"];
+  ASSERT_EQ(logprobs["tokens"].size(), 4);
+  EXPECT_EQ(logprobs["token_logprobs"], (TestJson{nullptr, -0.25, -0.25, -0.5}));
+  EXPECT_TRUE(logprobs["top_logprobs"][0].is_null());
+  for (size_t i = 1; i < 4; ++i) {
+    const std::string token = logprobs["tokens"][i];
+    EXPECT_EQ(logprobs["top_logprobs"][i][token], logprobs["token_logprobs"][i]);
+  }
+  EXPECT_EQ(logprobs["text_offset"], (TestJson{0, 1, 2, 3}));
+  EXPECT_EQ(response["choices"][1]["logprobs"]["tokens"].size(), 3);
+  EXPECT_FALSE(response["choices"][0].contains("prompt_logprobs"));
+
+  TestJson streamed = {{"tokens", TestJson::array()}, {"token_logprobs", TestJson::array()}};
+  body["prompt"] = {5, 6, 7};
+  std::string text;
+  for (const auto& event : stream(kPath, body)) {
+    const auto& choice = event["choices"][0];
+    text += choice["text"].get<std::string>();
+    for (const char* key : {"tokens", "token_logprobs"}) {
+      for (const auto& value : choice["logprobs"][key]) streamed[key].push_back(value);
+    }
+  }
+  EXPECT_EQ(streamed["tokens"], logprobs["tokens"]);
+  EXPECT_EQ(streamed["token_logprobs"], logprobs["token_logprobs"]);
+  EXPECT_EQ(text, response["choices"][0]["text"]);
+}
+
+TEST_F(OpenAiCompletionsTest, ScoresThePromptAlone) {
+  engine_.with_logprobs = true;
+  script("never seen");
+  start();
+  TestJson body = {{"prompt", {5, 6, 7}}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 0}, {"min_tokens", 3}};
+  const auto response = post(kPath, body);
+  EXPECT_EQ(response["choices"][0]["logprobs"]["token_logprobs"].size(), 3);
+  EXPECT_EQ(response["choices"][0]["text"], *tokenizer().decode(std::vector<int32_t>{5, 6, 7}));
+  EXPECT_EQ(response["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(response["usage"]["completion_tokens"], 0);
+  EXPECT_EQ(engine_.seen()[0].sampling.max_tokens, 1);
+  EXPECT_EQ(engine_.seen()[0].sampling.min_tokens, 0);
+  size_t streamed = 0;
+  for (const auto& event : stream(kPath, body)) streamed += event["choices"][0]["logprobs"]["tokens"].size();
+  EXPECT_EQ(streamed, 3);
+}
+
+TEST_F(OpenAiCompletionsTest, ReturnsPromptLogprobsAndIds) {
+  script("Hi");
+  start();
+  TestJson body = {{"prompt", {5, 6}}, {"prompt_logprobs", 1}, {"return_token_ids", true}};
+  const auto choice = post(kPath, body)["choices"][0];
+  EXPECT_EQ(choice["prompt_logprobs"].size(), 2);
+  EXPECT_EQ(choice["prompt_logprobs"][1]["6"]["logprob"], -0.25);
+  EXPECT_EQ(choice["prompt_token_ids"], (TestJson{5, 6}));
+  EXPECT_EQ(choice["token_ids"], engine_.script);
+  EXPECT_TRUE(choice["logprobs"].is_null());
+}
+
+TEST_F(OpenAiCompletionsTest, ShowsControlTokensIfAsked) {
+  script("a<｜User｜>b</think>c");
+  start();
+  EXPECT_EQ(post(kPath, {{"prompt", "a"}})["choices"][0]["text"], "abc");
+  EXPECT_EQ(post(kPath, {{"prompt", "a"}, {"skip_special_tokens", false}})["choices"][0]["text"],
+            "a<｜User｜>b</think>c");
+}
+
+TEST_F(OpenAiCompletionsTest, NamesBytesThatAreNoText) {
+  engine_.with_logprobs = true;
+  engine_.script = *tokenizer().encode("🙂");
+  start();
+  const auto tokens = post(kPath, {{"prompt", "a"}, {"logprobs", 1}})["choices"][0]["logprobs"]["tokens"];
+  ASSERT_GT(tokens.size(), 1);
+  EXPECT_THAT(tokens[0].get<std::string>(), testing::StartsWith("bytes:\\xf0"));
+}
+
 TEST_F(OpenAiCompletionsTest, ReturnsLogprobs) {
   engine_.with_logprobs = true;
   script("Hi");
