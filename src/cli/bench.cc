@@ -3,7 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/bench.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "ops/bench.h"
@@ -28,14 +28,6 @@ struct Measured {
   Simd simd;
   ops::BenchTime time;
 };
-
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
 
 const char* variant(Simd simd) {
   return simd == Simd::none ? "reference" : name_of(simd);
@@ -78,7 +70,7 @@ std::string as_table(const std::vector<Measured>& results, double read, int64_t 
       "GFLOP/s are of the median call, best of the fastest; calls that were preempted do not count unless quiet is < "
       "5.\n\n"
       "{:<13} {:<10} {:<23} {:>5} {:>9} {:>7} {:>6} {:>9} {:>10} {:>6}\n",
-      processor(), threads, read / 1e9, "kernel", "variant", "shape", "rows", "us", "GB/s", "read", "GFLOP/s",
+      processor_name(), threads, read / 1e9, "kernel", "variant", "shape", "rows", "us", "GB/s", "read", "GFLOP/s",
       "best GB/s", "quiet");
   for (const Measured& m : results) {
     const double speed = giga_bytes(m, m.time.median);
@@ -107,7 +99,7 @@ std::string as_json(const std::vector<Measured>& results, double read, int64_t t
                     {"gflop_per_s", giga_operations(m)}});
   }
   const ordered_json result = {
-      {"processor", processor()}, {"threads", threads}, {"read_gb_per_s", read / 1e9}, {"results", list}};
+      {"processor", processor_name()}, {"threads", threads}, {"read_gb_per_s", read / 1e9}, {"results", list}};
   return result.dump(2) + "\n";
 }
 
@@ -128,6 +120,14 @@ Status bench_ops(const Options& options) {
 
 }  // namespace
 
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
 void add_bench(Command& root) {
   auto bench = root.subcommand("bench", "Measure speed");
   const auto options = std::make_shared<Options>();
@@ -137,6 +137,9 @@ void add_bench(Command& root) {
   command.option("--filter", options->filter, "Only benchmarks with this in \"kernel variant shape rows N\"");
   command.example("gannet bench ops --filter 'linear fp8'");
   command.action([options] { return bench_ops(*options); });
+  add_bench_serve(bench);
+  add_bench_scheduler(bench);
+  add_bench_replay(bench);
 }
 
 }  // namespace gannet::cli

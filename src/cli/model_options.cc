@@ -15,6 +15,19 @@ void add_model_options(Command& command, ModelOptions& options) {
   command.choice("--activations", options.activations, {"bf16", "fp32"}, "Round activations to bf16, or keep fp32");
 }
 
+void add_scheduler_options(Command& command, ModelOptions& options) {
+  command.option("--max-num-seqs", options.max_num_seqs, 1, 65'536, "Requests that run at once; others wait");
+  command.option("--max-num-batched-tokens", options.max_num_batched_tokens, 1, 1'000'000,
+                 "Tokens of one step, of prompts and answers together");
+  command.option("--long-prefill-token-threshold", options.long_prefill_token_threshold, 0, INT32_MAX,
+                 "Prompts longer than that leave room for shorter ones; 0: --max-num-batched-tokens");
+  command.option("--max-waiting", options.max_waiting, 0, 1'000'000, "Requests that may wait; more are refused");
+  command.option("--kv-cache-tokens", options.kv_cache_tokens, 0, int64_t{1} << 40,
+                 "Tokens whose KV fits; 0: four longest requests, at most a quarter of the memory");
+  command.on_off("enable-prefix-caching", options.enable_prefix_caching,
+                 "Keep the KV of finished requests for prompts that begin the same");
+}
+
 Result<EngineOptions> engine_options(const ModelOptions& options, const Config& config) {
   if (options.max_model_len.value_or(0) > config.max_position_embeddings) {
     return invalid_input("--max-model-len is {}; the model's own limit is {}", *options.max_model_len,
@@ -25,6 +38,12 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const Config& 
   engine.bf16_activations = options.activations == "bf16";
   engine.swa_bounded_replay = options.swa_bounded_replay;
   engine.max_model_len = options.max_model_len.value_or(0);
+  engine.enable_prefix_caching = options.enable_prefix_caching;
+  engine.max_num_batched_tokens = options.max_num_batched_tokens;
+  engine.max_num_seqs = options.max_num_seqs;
+  engine.long_prefill_token_threshold = options.long_prefill_token_threshold;
+  engine.max_waiting = options.max_waiting;
+  engine.kv_cache_tokens = options.kv_cache_tokens;
   return engine;
 }
 

@@ -16,10 +16,20 @@ struct ModelOptions {
   std::optional<int64_t> max_model_len;
   bool swa_bounded_replay = true;
   std::string activations = "bf16";
+
+  // Of serve alone. The defaults are the engine's.
+  int64_t max_num_seqs = EngineOptions().max_num_seqs;
+  int64_t max_num_batched_tokens = EngineOptions().max_num_batched_tokens;
+  int64_t long_prefill_token_threshold = EngineOptions().long_prefill_token_threshold;
+  int64_t max_waiting = EngineOptions().max_waiting;
+  int64_t kv_cache_tokens = EngineOptions().kv_cache_tokens;
+  bool enable_prefix_caching = EngineOptions().enable_prefix_caching;
 };
 
 // `options` must outlive run().
 void add_model_options(Command& command, ModelOptions& options);
+
+void add_scheduler_options(Command& command, ModelOptions& options);
 
 // The engine's options, checked against the model.
 Result<EngineOptions> engine_options(const ModelOptions& options, const Config& config);

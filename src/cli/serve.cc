@@ -2,20 +2,24 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <thread>
 #include <utility>
 
 #include "base/device.h"
-#include "base/log.h"
+#include "base/log_context.h"
 #include "base/version.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "server/api_server.h"
 #include "server/http_server.h"
+#include "server/tls.h"
 
 namespace gannet::cli {
 namespace {
 
+constexpr auto kHealthInterval = std::chrono::seconds(1);
+constexpr auto kFailedDrain = std::chrono::seconds(2);     // for clients to read what went wrong
 constexpr auto kWorkerPatience = std::chrono::seconds(2);  // for requests still being read when the server ends
 
 struct ServeOptions {
@@ -23,17 +27,36 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   int64_t port = 8000;
   std::vector<std::string> served_model_names;
-  std::optional<std::string> api_key;
+  std::vector<std::string> api_keys;
+  std::optional<std::string> certificate;
+  std::optional<std::string> key;
+  std::vector<std::string> allowed_origins;
+  int64_t rate_limit = 0;
+  int64_t max_request_bytes = 32 << 20;
+  int64_t request_timeout = 0;
+  int64_t keep_alive_interval = 5;
   std::string default_thinking = "on";
   std::optional<int64_t> default_effort;
   int64_t drain_timeout = 30;
   std::string log_level = "info";
+  std::string log_format = "text";
   ModelOptions engine;
 };
 
 Status check(const ServeOptions& options) {
-  if (options.api_key && options.api_key->empty()) {
-    return invalid_input("--api-key is empty; leave the option out to let everybody in");
+  for (const auto& key : options.api_keys) {
+    if (key.empty()) return invalid_input("--api-key is empty; leave the option out to let everybody in");
+  }
+  if (options.certificate.has_value() != options.key.has_value()) {
+    return invalid_input("{} is missing; TLS needs --ssl-certfile and --ssl-keyfile",
+                         options.key ? "--ssl-certfile" : "--ssl-keyfile");
+  }
+  for (const auto& origin : options.allowed_origins) {
+    const bool whole = origin == "*" || (origin.find("://") != std::string::npos && origin.back() != '/');
+    if (!whole) {
+      return invalid_input("--allowed-origins is {}; an origin looks like https://example.org, and * stands for all",
+                           origin);
+    }
   }
   for (const auto& name : options.served_model_names) {
     if (name.empty()) return invalid_input("--served-model-name is empty; it must have at least one character");
@@ -79,13 +102,27 @@ text::ConversionOptions conversion_options(const ServeOptions& options) {
   return conversion;
 }
 
-Result<std::unique_ptr<server::HttpServer>> listen(const ServeOptions& options, const server::ApiServer& api) {
+// The keys of the command line, or the one of the environment, which other users of the machine cannot see.
+std::vector<std::string> api_keys(const ServeOptions& options) {
+  if (!options.api_keys.empty()) return options.api_keys;
+  const char* key = std::getenv("GANNET_API_KEY");
+  if (key == nullptr || *key == '\0') return {};
+  return {key};
+}
+
+Result<std::unique_ptr<server::HttpServer>> listen(const ServeOptions& options, server::ApiServer& api) {
   server::HttpServerOptions http;
   http.host = options.host;
   http.port = static_cast<uint16_t>(options.port);
+  http.body_limit = static_cast<size_t>(options.max_request_bytes);
+  http.keep_alive_interval = std::chrono::seconds(options.keep_alive_interval);
+  http.allowed_origins = options.allowed_origins;
+  if (options.certificate) {
+    GANNET_TRY(http.tls, server::TlsContext::load(*options.certificate, *options.key));
+  }
   auto listening = server::HttpServer::listen(
       std::move(http), [&api](const server::HttpRequest& request) { return api.handle(request); },
-      server::ApiServer::error_page);
+      server::ApiServer::error_page, [&api](const server::RequestRecord& record) { api.observe(record); });
   if (listening) return listening;
   return failed("{}; --host and --port choose another address", listening.error().message);
 }
@@ -93,22 +130,58 @@ Result<std::unique_ptr<server::HttpServer>> listen(const ServeOptions& options, 
 // Ends the server and its thread, whatever happens to the model.
 class RunningServer {
  public:
-  explicit RunningServer(server::HttpServer& server) : server_(server), thread_([&server] { server.run(); }) {}
+  explicit RunningServer(server::HttpServer& server)
+      : server_(server), thread_([this, &server] {
+          server.run();
+          ended_.set_value();
+        }) {}
   ~RunningServer() {
     server_.stop();
-    if (thread_.joinable()) thread_.join();
+    thread_.join();
   }
   RunningServer(const RunningServer&) = delete;
   RunningServer& operator=(const RunningServer&) = delete;
-  void wait() { thread_.join(); }
+  // Whether it has ended within `patience`.
+  bool wait_for(std::chrono::milliseconds patience) { return end_.wait_for(patience) == std::future_status::ready; }
 
  private:
   server::HttpServer& server_;
-  std::thread thread_;
+  std::promise<void> ended_;
+  std::future<void> end_ = ended_.get_future();
+  std::thread thread_;  // last: it uses everything above
 };
 
+// Returns when the server has ended. An engine that cannot run any more ends it with an error, so that whoever watches
+// over the process starts it anew: a server that lives but cannot answer helps nobody.
+Status watch(RunningServer& running, server::HttpServer& http, server::ApiServer& api, const Engine& engine) {
+  while (!running.wait_for(kHealthInterval)) {
+    const Status health = engine.health();
+    if (health) continue;
+    spdlog::error("the engine has failed and the server ends: {}", health.error().message);
+    api.stop_serving();
+    http.drain(kFailedDrain);
+    running.wait_for(2 * kFailedDrain);
+    return health;
+  }
+  return {};
+}
+
+server::ServedModel served_model(const ServeOptions& options, const server::ModelSession& session,
+                                 std::vector<std::string> names) {
+  server::ServedModel model;
+  model.names = std::move(names);
+  model.tokenizer = session.tokenizer.get();
+  model.engine = session.engine.get();
+  model.conversion = conversion_options(options);
+  model.created =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  model.max_unfinished = options.engine.max_waiting + options.engine.max_num_seqs;
+  model.request_timeout = std::chrono::seconds(options.request_timeout);
+  return model;
+}
+
 Status serve(const ServeOptions& options) {
-  start_logging(options.log_level);
+  start_logging(options.log_level, options.log_format == "json" ? LogFormat::json : LogFormat::text);
   GANNET_TRY_STATUS(check(options));
   GANNET_TRY(server::ModelFacts facts, server::read_model(options.model));
   GANNET_TRY(const EngineOptions engine, engine_options(options.engine, facts.config));
@@ -119,7 +192,7 @@ Status serve(const ServeOptions& options) {
   // declared first lives longest: the server's connections use the model to the end.
   server::ModelSession session;
   server::ServedModel model;
-  server::ApiServer api(options.api_key.value_or(""));
+  server::ApiServer api({.api_keys = api_keys(options), .requests_per_minute = options.rate_limit});
   GANNET_TRY(const auto http, listen(options, api));
   print_plan(facts, engine, names, options.default_thinking);
 
@@ -134,23 +207,37 @@ Status serve(const ServeOptions& options) {
 
   const auto begin = std::chrono::steady_clock::now();
   GANNET_TRY(session, server::open_model(std::move(facts), engine));
-  model.names = std::move(names);
-  model.tokenizer = session.tokenizer.get();
-  model.engine = session.engine.get();
-  model.conversion = conversion_options(options);
-  model.created =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  model = served_model(options, session, std::move(names));
   api.start_serving(model);
   loading = false;
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   fmt::print(stderr, "ready after {:.1f} s at {}/v1\n", time.count(), http->url());
-  running.wait();
+  GANNET_TRY_STATUS(watch(running, *http, api, *session.engine));
   if (!http->finish_workers(kWorkerPatience)) {
     spdlog::warn("a request is still being read; stopped without waiting for it");
     std::_Exit(EXIT_FAILURE);
   }
   spdlog::info("stopped");
   return {};
+}
+
+void add_http_options(Command& command, ServeOptions& options) {
+  command.option("--api-key", options.api_keys,
+                 "Refuse requests without this key; given once or more. Default: GANNET_API_KEY of the environment");
+  command.option("--ssl-certfile", options.certificate, "PEM certificate, with its chain: serve HTTPS");
+  command.option("--ssl-keyfile", options.key, "PEM key of the certificate");
+  command.option("--allowed-origins", options.allowed_origins,
+                 "Origin whose web pages may use the server, given once or more; * stands for all");
+  command.option("--rate-limit", options.rate_limit, 0, 1'000'000,
+                 "Requests per minute of one API key or address; 0: any number");
+  command.option("--max-request-bytes", options.max_request_bytes, 1024, int64_t{1} << 30, "Largest body of a request");
+  command.option("--request-timeout", options.request_timeout, 0, 604'800, "Seconds that a request may take; 0: any");
+  command.option("--keep-alive-interval", options.keep_alive_interval, 1, 3600,
+                 "Seconds of silence after which a stream gets a comment");
+  command.option("--drain-timeout", options.drain_timeout, 0, 86400, "Seconds that SIGTERM leaves running requests");
+  command.choice("--log-level", options.log_level, {"trace", "debug", "info", "warning", "error", "off"},
+                 "Least important lines to log");
+  command.choice("--log-format", options.log_format, {"text", "json"}, "Lines for people, or objects for machines");
 }
 
 }  // namespace
@@ -164,13 +251,11 @@ void add_serve(Command& root) {
   command.option(
       "--served-model-name", options.served_model_names,
       "Name that requests may use, given once or more; answers carry the first. Default: last part of MODEL");
-  command.option("--api-key", options.api_key, "Refuse requests to /v1 without this key");
   command.choice("--default-thinking", options.default_thinking, {"on", "off"}, "When a request does not say");
   command.option("--default-effort", options.default_effort, 1, 100, "Reasoning effort when a request does not say");
-  command.option("--drain-timeout", options.drain_timeout, 0, 86400, "Seconds that SIGTERM leaves running requests");
-  command.choice("--log-level", options.log_level, {"trace", "debug", "info", "warning", "error", "off"},
-                 "Least important lines to log");
+  add_http_options(command, options);
   add_model_options(command, options.engine);
+  add_scheduler_options(command, options.engine);
   command.example("gannet serve nano --port 8000");
   command.action([] { return serve(options); });
 }

@@ -10,12 +10,14 @@
 #include <utility>
 
 #include "base/version.h"
+#include "server/access_log.h"
 #include "server/anthropic_messages.h"
 #include "server/openai_chat.h"
 #include "server/openai_completions.h"
 #include "server/openai_json.h"
 #include "server/responses.h"
 #include "server/tokenize.h"
+#include "server/web_page.h"
 
 namespace gannet::server {
 namespace {
@@ -65,6 +67,32 @@ Reply show_model(const ServedModel& model, const HttpRequest& request) {
   return json_response(model_json(model, name));
 }
 
+Reply reset_prefix_cache(const ServedModel& model, const HttpRequest&) {
+  model.engine->reset_prefix_cache();
+  OrderedJson json;
+  json["success"] = true;
+  return json_response(json);
+}
+
+// SGLang's name for it.
+Reply flush_cache(const ServedModel& model, const HttpRequest&) {
+  model.engine->reset_prefix_cache();
+  HttpResponse response;
+  response.content_type = "text/plain; charset=utf-8";
+  response.body = "Cache flushed.\n";
+  return response;
+}
+
+Reply model_info(const ServedModel& model, const HttpRequest&) {
+  OrderedJson json;
+  json["model_path"] = model.names.front();
+  json["tokenizer_path"] = model.names.front();
+  json["is_generation"] = true;
+  json["max_model_len"] = model.engine->max_model_len();
+  json["vocab_size"] = model.engine->config().vocab_size;
+  return json_response(json);
+}
+
 // Routes that ask the model; they need the API key.
 struct ModelRoute {
   std::string_view method;
@@ -81,6 +109,9 @@ constexpr std::array kModelRoutes = {
     ModelRoute{"POST", "/detokenize", detokenize},
     ModelRoute{"GET", "/tokenizer_info", tokenizer_info},
     ModelRoute{"GET", "/v1/models", list_models},
+    ModelRoute{"POST", "/reset_prefix_cache", reset_prefix_cache},
+    ModelRoute{"POST", "/flush_cache", flush_cache},
+    ModelRoute{"GET", "/get_model_info", model_info},
 };
 constexpr ModelRoute kModelRoute = {"GET", kModelPrefix, show_model};  // the name follows
 
@@ -90,9 +121,6 @@ const ModelRoute* find_route(std::string_view path) {
   }
   return path.size() > kModelPrefix.size() && path.starts_with(kModelPrefix) ? &kModelRoute : nullptr;
 }
-
-// Routes about the server itself, open to everybody.
-constexpr std::array<std::string_view, 6> kOwnRoutes = {"/", "/health", "/live", "/ready", "/ping", "/version"};
 
 ApiError not_found(const HttpRequest& request) {
   ApiError error;
@@ -109,7 +137,7 @@ HttpResponse method_not_allowed(const HttpRequest& request, std::string_view all
   ApiError error;
   error.status = 405;
   error.message = fmt::format("{} takes {}, not {}.", shown(request.path), allowed, shown(request.method));
-  auto response = openai_error(error);
+  auto response = error_for(request.path, error, request.id);
   response.headers.emplace_back("Allow", allowed);
   return response;
 }
@@ -127,68 +155,215 @@ bool same_secret(std::string_view left, std::string_view right) {
   return difference == 0;
 }
 
+// The media type of a Content-Type header, in lower case.
+std::string media_type(std::string_view header) {
+  std::string type(header.substr(0, header.find(';')));
+  while (!type.empty() && type.back() == ' ') type.pop_back();
+  for (char& c : type) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 0x20) : c;
+  return type;
+}
+
+// Bodies are JSON; a body of no declared type is taken for it.
+std::optional<ApiError> check_body_type(const HttpRequest& request) {
+  const auto encoding = request.header("content-encoding");
+  if (!encoding.empty() && encoding != "identity") {
+    return bad_request(fmt::format("Content-Encoding is {}; the body must be sent as plain JSON", shown(encoding)),
+                       "Content-Encoding");
+  }
+  const std::string type = media_type(request.header("content-type"));
+  if (request.body.empty() || type.empty() || type == "application/json" || type.ends_with("+json")) return {};
+  ApiError error;
+  error.status = 415;
+  error.param = "Content-Type";
+  error.message = fmt::format("Content-Type is {}; the body must be application/json", shown(type));
+  return error;
+}
+
+double share(int64_t part, int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+constexpr std::string_view kWebPrefix = "/web/";
+
 }  // namespace
 
-HttpResponse ApiServer::error_page(int status, const std::string& message) {
-  ApiError error;
-  error.status = status;
-  error.message = message;
-  return openai_error(error);
+// ---- routes about the server itself
+
+struct ApiServer::OwnRoute {
+  std::string_view path;
+  Reply (ApiServer::*handle)(const HttpRequest& request) const;
+};
+
+const ApiServer::OwnRoute* ApiServer::find_own_route(std::string_view path) {
+  static constexpr std::array kRoutes = {
+      OwnRoute{"/", &ApiServer::root},           OwnRoute{"/health", &ApiServer::health},
+      OwnRoute{"/live", &ApiServer::alive},      OwnRoute{"/ping", &ApiServer::health},
+      OwnRoute{"/ready", &ApiServer::ready},     OwnRoute{"/version", &ApiServer::version},
+      OwnRoute{"/metrics", &ApiServer::metrics}, OwnRoute{"/stats", &ApiServer::stats},
+      OwnRoute{"/v1", &ApiServer::alive},
+  };
+  static constexpr OwnRoute kWebRoute = {kWebPrefix, &ApiServer::web_file};
+  for (const auto& route : kRoutes) {
+    if (route.path == path) return &route;
+  }
+  return path.starts_with(kWebPrefix) ? &kWebRoute : nullptr;
 }
 
-bool ApiServer::authorised(const HttpRequest& request) const {
-  if (api_key_.empty()) return true;
-  constexpr std::string_view kBearer = "bearer ";
-  std::string_view key = request.header("x-api-key");
-  if (key.empty()) {
-    const auto header = request.header("authorization");
-    const bool bearer =
-        header.size() > kBearer.size() && std::equal(kBearer.begin(), kBearer.end(), header.begin(),
-                                                     [](char wanted, char found) { return wanted == (found | 0x20); });
-    if (bearer) key = header.substr(kBearer.size());
-  }
-  return same_secret(key, api_key_);
+// A page for browsers, a word for programs.
+Reply ApiServer::root(const HttpRequest& request) const {
+  if (request.header("accept").find("text/html") == std::string_view::npos) return alive(request);
+  return web_file(request);
 }
 
-Reply ApiServer::handle(const HttpRequest& request) const {
-  if (std::find(kOwnRoutes.begin(), kOwnRoutes.end(), request.path) == kOwnRoutes.end()) {
-    return handle_model_route(request);
-  }
-  if (!is_get(request)) return method_not_allowed(request, "GET");
+Reply ApiServer::web_file(const HttpRequest& request) const {
+  const WebFile* file = find_web_file(request.path);
+  return file == nullptr ? error_for(request.path, not_found(request), request.id) : web_response(*file);
+}
+
+Reply ApiServer::alive(const HttpRequest&) const {
   OrderedJson json;
-  if (request.path == "/version") {
-    json["version"] = kVersion;
-  } else if (request.path == "/ready") {
-    if (stopping_) return error_page(503, "the server is shutting down");
-    if (model_ == nullptr) return error_page(503, "the model is still being loaded");
-    json["status"] = "ready";
-  } else {
-    json["status"] = "ok";
-  }
+  json["status"] = "ok";
   return json_response(json);
 }
 
-Reply ApiServer::handle_model_route(const HttpRequest& request) const {
-  if (!authorised(request)) {
-    ApiError error;
-    error.status = 401;
-    error.code = "invalid_api_key";
-    error.message = "The API key is missing or wrong; send it as 'Authorization: Bearer KEY'.";
-    return openai_error(error);
+Reply ApiServer::health(const HttpRequest& request) const {
+  const ServedModel* model = model_;
+  if (model == nullptr) return alive(request);
+  const Status health = model->engine->health();
+  return health ? alive(request) : error_page(503, health.error().message, request.path);
+}
+
+Reply ApiServer::ready(const HttpRequest& request) const {
+  if (stopping_) return error_page(503, "the server is shutting down", request.path);
+  const ServedModel* model = model_;
+  if (model == nullptr) return error_page(503, "the model is still being loaded", request.path);
+  if (const Status health = model->engine->health(); !health) {
+    return error_page(503, health.error().message, request.path);
   }
+  OrderedJson json;
+  json["status"] = "ready";
+  return json_response(json);
+}
+
+Reply ApiServer::version(const HttpRequest&) const {
+  OrderedJson json;
+  json["version"] = kVersion;
+  return json_response(json);
+}
+
+Reply ApiServer::metrics(const HttpRequest&) const {
+  MetricsSource source;
+  source.http = &http_metrics_;
+  EngineStats engine;
+  ToolReplayStats tool_replay;
+  if (const ServedModel* model = model_; model != nullptr) {
+    engine = model->engine->stats();
+    const auto replays = model->memory->counts().replays;
+    tool_replay = {replays.spliced, replays.mismatched, replays.unknown};
+    source.model_name = model->names.front();
+    source.engine = &engine;
+    source.tool_replay = &tool_replay;
+  }
+  HttpResponse response;
+  response.content_type = kMetricsType;
+  response.body = metrics_text(source);
+  return response;
+}
+
+// What the web page shows.
+Reply ApiServer::stats(const HttpRequest&) const {
+  const ServedModel* model = model_;
+  OrderedJson json;
+  json["version"] = kVersion;
+  json["needs_key"] = !options_.api_keys.empty();
+  json["ready"] = model != nullptr && !stopping_;
+  if (model == nullptr) return json_response(json);
+  const EngineStats stats = model->engine->stats();
+  json["models"] = model->names;
+  json["max_model_len"] = model->engine->max_model_len();
+  json["running"] = stats.running;
+  json["waiting"] = stats.waiting;
+  json["kv_cache_usage"] = share(stats.blocks_held, stats.blocks);
+  json["kv_cache_kept"] = share(stats.blocks_cached, stats.blocks);
+  json["prompt_tokens"] = stats.prompt_tokens;
+  json["prompt_tokens_cached"] = stats.prompt_tokens_cached;
+  json["generation_tokens"] = stats.generation_tokens;
+  return json_response(json);
+}
+
+// ---- all routes
+
+HttpResponse ApiServer::error_page(int status, const std::string& message, std::string_view path) {
+  ApiError error;
+  error.status = status;
+  error.message = message;
+  return error_for(path, error);
+}
+
+void ApiServer::observe(const RequestRecord& record) {
+  std::string_view handler = "other";
+  if (const auto* own = find_own_route(record.path)) handler = own->path;
+  if (const auto* route = find_route(record.path)) handler = route->path;
+  http_metrics_.observe(handler, record);
+  log_request(record);
+}
+
+Reply ApiServer::handle(const HttpRequest& request) const {
+  const OwnRoute* route = find_own_route(request.path);
+  if (route == nullptr) return handle_model_route(request);
+  if (!is_get(request)) return method_not_allowed(request, "GET");
+  return (this->*route->handle)(request);
+}
+
+const std::string* ApiServer::key_of(const HttpRequest& request) const {
+  constexpr std::string_view kBearer = "bearer ";
+  const auto header = request.header("authorization");
+  const bool bearer =
+      header.size() > kBearer.size() && std::equal(kBearer.begin(), kBearer.end(), header.begin(),
+                                                   [](char wanted, char found) { return wanted == (found | 0x20); });
+  const std::string_view shown_key = bearer ? header.substr(kBearer.size()) : request.header("x-api-key");
+  const std::string* found = nullptr;
+  for (const auto& key : options_.api_keys) {
+    if (same_secret(shown_key, key)) found = &key;
+  }
+  return found;
+}
+
+// The answer to a client who may not ask, or not yet.
+std::optional<HttpResponse> ApiServer::refuse_client(const HttpRequest& request) const {
+  const std::string* key = key_of(request);
+  const auto wait = rate_limit_.admit(key == nullptr ? "address " + request.remote : "key " + *key);
+  if (wait.count() > 0) {
+    ApiError error;
+    error.status = 429;
+    error.code = "rate_limit_exceeded";
+    error.message = fmt::format("more than {} requests a minute; please try again in {}s", options_.requests_per_minute,
+                                wait.count());
+    HttpResponse response = error_for(request.path, error, request.id);
+    std::erase_if(response.headers, [](const auto& header) { return header.first == "Retry-After"; });
+    response.headers.emplace_back("Retry-After", std::to_string(wait.count()));
+    return response;
+  }
+  if (key != nullptr || options_.api_keys.empty()) return {};
+  ApiError error;
+  error.status = 401;
+  error.code = "invalid_api_key";
+  error.message = "The API key is missing or wrong; send it as 'Authorization: Bearer KEY'.";
+  return error_for(request.path, error, request.id);
+}
+
+Reply ApiServer::handle_model_route(const HttpRequest& request) const {
+  if (auto refused = refuse_client(request)) return *std::move(refused);
   const ModelRoute* route = find_route(request.path);
-  if (route == nullptr) return openai_error(not_found(request));
+  if (route == nullptr) return error_for(request.path, not_found(request), request.id);
   const bool allowed = route->method == "GET" ? is_get(request) : request.method == route->method;
   if (!allowed) return method_not_allowed(request, route->method);
-  if (stopping_) return error_page(503, "the server is shutting down; ask another one or try again later");
-  const ServedModel* model = model_;
-  if (model == nullptr) return error_page(503, "the model is still being loaded; try again later");
-  const auto encoding = request.header("content-encoding");
-  if (!encoding.empty() && encoding != "identity") {
-    return openai_error(
-        bad_request(fmt::format("Content-Encoding is {}; the body must be sent as plain JSON", shown(encoding)),
-                    "Content-Encoding"));
+  if (stopping_) {
+    return error_page(503, "the server is shutting down; ask another one or try again later", request.path);
   }
+  const ServedModel* model = model_;
+  if (model == nullptr) return error_page(503, "the model is still being loaded; try again later", request.path);
+  if (const auto wrong = check_body_type(request)) return error_for(request.path, *wrong, request.id);
   return route->handle(*model, request);
 }
 

@@ -226,5 +226,111 @@ TEST_F(ApiServerTest, SaysWhatHttpRefuses) {
   expect_error(client.read_response(), 400, "HTTP");
 }
 
+TEST_F(ApiServerTest, TakesAnyOfSeveralKeys) {
+  api_options_.api_keys = {"first", "second"};
+  start();
+  auto client = connect();
+  EXPECT_EQ(client.request("GET", "/v1/models", "", "Authorization: Bearer first\r\n").status, 200);
+  EXPECT_EQ(client.request("GET", "/v1/models", "", "X-Api-Key: second\r\n").status, 200);
+  for (const char* path : {"/v1/models", "/get_model_info", "/v1/messages"}) {
+    EXPECT_EQ(client.request("GET", path, "", "X-Api-Key: third\r\n").status, 401) << path;
+  }
+  EXPECT_EQ(client.request("POST", "/flush_cache").status, 401);
+  EXPECT_EQ(engine_.cache_resets, 0);
+}
+
+TEST_F(ApiServerTest, LimitsTheRateOfEachKey) {
+  api_options_.api_keys = {"first", "second"};
+  api_options_.requests_per_minute = 2;
+  start();
+  auto client = connect();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(client.request("GET", "/v1/models", "", "X-Api-Key: first\r\n").status, 200);
+  }
+  const auto response = client.request("GET", "/v1/models", "", "X-Api-Key: first\r\n");
+  expect_error(response, 429, "more than 2 requests a minute");
+  EXPECT_THAT(response.header("retry-after"), testing::AnyOf("30", "29"));
+  EXPECT_EQ(client.request("GET", "/v1/models", "", "X-Api-Key: second\r\n").status, 200);
+  EXPECT_EQ(client.request("GET", "/health").status, 200) << "routes about the server are not limited";
+}
+
+TEST_F(ApiServerTest, ForgetsThePrefixCache) {
+  start();
+  auto client = connect();
+  EXPECT_EQ(client.request("POST", "/reset_prefix_cache").status, 200);
+  EXPECT_THAT(client.request("POST", "/flush_cache", "{}").body, HasSubstr("Cache flushed"));
+  EXPECT_EQ(engine_.cache_resets, 2);
+  expect_error(client.request("GET", "/reset_prefix_cache"), 405, "takes POST");
+}
+
+TEST_F(ApiServerTest, SaysThatTheEngineHasFailed) {
+  start();
+  auto client = connect();
+  EXPECT_EQ(client.request("GET", "/health").status, 200);
+  engine_.broken = true;
+  expect_error(client.request("GET", "/health"), 503, "the device failed");
+  expect_error(client.request("GET", "/ready"), 503, "the device failed");
+  EXPECT_EQ(client.request("GET", "/live").status, 200);
+}
+
+TEST_F(ApiServerTest, RefusesBodiesOfOtherTypes) {
+  script("x");
+  start();
+  auto client = connect();
+  for (const char* type : {"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"}) {
+    const std::string header = std::string("Content-Type: ") + type + "\r\n";
+    expect_error(client.request("POST", "/v1/chat/completions", kChat.dump(), header), 415, "application/json");
+  }
+  for (const char* type : {"application/json", "Application/JSON; charset=utf-8", "application/problem+json"}) {
+    const std::string header = std::string("Content-Type: ") + type + "\r\n";
+    EXPECT_EQ(client.request("POST", "/v1/chat/completions", kChat.dump(), header).status, 200) << type;
+  }
+}
+
+TEST_F(ApiServerTest, CountsItsRequests) {
+  script("x");
+  engine_.reported.running = 3;
+  start();
+  auto client = connect();
+  client.request("POST", "/v1/chat/completions", kChat.dump());
+  client.request("GET", "/v1/models/test-model");
+  client.request("GET", "/some/nonsense");
+  const auto response = client.request("GET", "/metrics");
+  EXPECT_EQ(response.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+  for (const char* line : {R"(http_requests_total{handler="/v1/chat/completions",method="POST",status="200"} 1)",
+                           R"(http_requests_total{handler="/v1/models/",method="GET",status="200"} 1)",
+                           R"(http_requests_total{handler="other",method="GET",status="404"} 1)",
+                           R"(vllm:num_requests_running{model_name="test-model",engine="0"} 3)"}) {
+    EXPECT_THAT(response.body, HasSubstr(line));
+  }
+}
+
+TEST_F(ApiServerTest, TellsThePageOfTheEngine) {
+  engine_.reported.blocks = 10;
+  engine_.reported.blocks_held = 5;
+  engine_.reported.waiting = 2;
+  start({}, "secret");
+  const auto stats = TestJson::parse(connect().request("GET", "/stats").body);
+  EXPECT_EQ(stats["needs_key"], true);
+  EXPECT_EQ(stats["ready"], true);
+  EXPECT_EQ(stats["waiting"], 2);
+  EXPECT_EQ(stats["kv_cache_usage"], 0.5);
+  EXPECT_EQ(stats["models"][0], "test-model");
+}
+
+TEST_F(ApiServerTest, GivesBrowsersThePage) {
+  start();
+  auto client = connect();
+  const auto page = client.request("GET", "/", "", "Accept: text/html,*/*;q=0.8\r\n");
+  EXPECT_EQ(page.header("content-type"), "text/html; charset=utf-8");
+  EXPECT_THAT(page.body, HasSubstr("<!doctype html>"));
+  EXPECT_THAT(page.header("content-security-policy"), HasSubstr("default-src 'none'"));
+  EXPECT_EQ(client.request("GET", "/web/app.js").header("content-type"), "text/javascript; charset=utf-8");
+  EXPECT_EQ(client.request("GET", "/web/style.css").status, 200);
+  EXPECT_EQ(client.request("GET", "/web/other.js").status, 404);
+  EXPECT_EQ(client.request("GET", "/web/../api_server.cc").status, 404);
+  EXPECT_THAT(client.request("GET", "/").body, HasSubstr("ok"));
+}
+
 }  // namespace
 }  // namespace gannet::server

@@ -46,11 +46,12 @@ class ApiTest : public testing::Test {
   }
 
   void start(HttpServerOptions options = {}, const std::string& api_key = "", bool ready = true) {
-    api_ = std::make_unique<ApiServer>(api_key);
+    if (!api_key.empty()) api_options_.api_keys.push_back(api_key);
+    api_ = std::make_unique<ApiServer>(api_options_);
     if (ready) api_->start_serving(model_);
     auto server = HttpServer::listen(
-        std::move(options), [this](const HttpRequest& request) { return api_->handle(request); },
-        ApiServer::error_page);
+        std::move(options), [this](const HttpRequest& request) { return api_->handle(request); }, ApiServer::error_page,
+        [this](const RequestRecord& record) { api_->observe(record); });
     ASSERT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
     thread_ = std::thread([this] { server_->run(); });
@@ -104,6 +105,7 @@ class ApiTest : public testing::Test {
 
   ScriptedEngine engine_{576};
   ServedModel model_;
+  ApiOptions api_options_;  // set before start()
   std::unique_ptr<ApiServer> api_;
   std::unique_ptr<HttpServer> server_;
   std::thread thread_;

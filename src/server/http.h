@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -68,7 +69,24 @@ using Reply = std::variant<HttpResponse, std::unique_ptr<WholeAnswer>, std::uniq
 // Answers a request. Called on a worker thread if the request has a body, else on the network thread.
 using Handler = std::function<Reply(const HttpRequest&)>;
 
-// The body of an error that HTTP itself found: status, and one sentence on what was wrong with the request.
-using ErrorPage = std::function<HttpResponse(int status, const std::string& message)>;
+// The body of an error that HTTP itself found: status, and one sentence on what was wrong with the request. `path` is
+// empty when the request did not come that far.
+using ErrorPage = std::function<HttpResponse(int status, const std::string& message, std::string_view path)>;
+
+// What became of a request.
+struct RequestRecord {
+  std::string id;
+  std::string method;  // empty, like the path, if the request could not be read
+  std::string path;
+  std::string remote;
+  int status = 0;      // kClientGone if nobody was there to read the answer to its end
+  double seconds = 0;  // from the request's first byte to the answer's last
+  uint64_t bytes = 0;  // sent, headers included
+  int64_t tokens = 0;  // generated
+};
+inline constexpr int kClientGone = 499;
+
+// Called on the network thread once per request; must be quick.
+using Observer = std::function<void(const RequestRecord&)>;
 
 }  // namespace gannet::server

@@ -9,14 +9,19 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <exception>
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include "base/log.h"
+#include "base/log_context.h"
+#include "server/http_cors.h"
+#include "server/http_transport.h"
+#include "server/http_wire.h"
+#include "server/tls.h"
 
 // g++ 12 miscompiles some temporaries inside a co_await expression (lambdas, aggregates, conditionals): here every
 // operand of co_await is a plain call on named objects.
@@ -34,63 +39,22 @@ namespace {
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kReadPiece = 4096;
+constexpr size_t kBodyPiece = 64 << 10;
 constexpr size_t kWriteSlice = 256 << 10;     // written under one deadline
 constexpr size_t kPipelinedLimit = 64 << 10;  // bytes of later requests taken while one is being answered; more end it
 constexpr auto kDeadlineRepeat = std::chrono::milliseconds(20);
-constexpr int kBodyTimeouts = 20;  // a whole body may take that many body_timeouts
+constexpr int kBodyTimeouts = 20;        // a whole body may take that many body_timeouts
+constexpr int kPiecesWithoutPause = 16;  // of a stream whose reader is as fast as its writer, then others have a turn
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
+std::string address_of(const tcp::socket& socket) {
+  error_code error;
+  const auto endpoint = socket.remote_endpoint(error);
+  return error ? std::string() : endpoint.address().to_string();
 }
 
-// Path and query of a request target; the absolute form that proxies send is cut to its path.
-void split_target(std::string_view target, HttpRequest& request) {
-  if (const auto scheme = target.find("://"); scheme != std::string_view::npos && target.front() != '/') {
-    const auto slash = target.find('/', scheme + 3);
-    target = slash == std::string_view::npos ? std::string_view("/") : target.substr(slash);
-  }
-  const auto question = target.find('?');
-  request.path = std::string(target.substr(0, question));
-  if (question != std::string_view::npos) request.query = std::string(target.substr(question + 1));
-}
-
-HttpRequest take_request(http::request<http::string_body>& message) {
-  HttpRequest request;
-  request.method = std::string(message.method_string());
-  split_target(message.target(), request);
-  for (const auto& field : message) {
-    request.headers.emplace_back(lower_case(field.name_string()), std::string(field.value()));
-  }
-  request.body = std::move(message.body());
-  return request;
-}
-
-struct Refusal {
-  int status = 400;
-  std::string message;
-};
-
-Refusal refusal_of(error_code error, const HttpServerOptions& options) {
-  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-    return {431, fmt::format("the request's headers are larger than {} bytes", options.header_limit)};
-  }
-  if (error == http::error::body_limit) {
-    return {413, fmt::format("the request's body is larger than {} bytes", options.body_limit)};
-  }
-  return {400, fmt::format("this is not an HTTP/1.1 request that can be understood: {}", error.message())};
-}
-
-std::string response_head(const HttpResponse& response, bool keep_alive) {
-  std::string head = fmt::format("HTTP/1.1 {} {}\r\nServer: gannet\r\n", response.status,
-                                 std::string_view(http::obsolete_reason(http::int_to_status(response.status))));
-  if (!response.content_type.empty()) head += fmt::format("Content-Type: {}\r\n", response.content_type);
-  for (const auto& [name, value] : response.headers) head += fmt::format("{}: {}\r\n", name, value);
-  head += keep_alive ? "Connection: keep-alive\r\n" : "Connection: close\r\n";
-  return head;
+std::unique_ptr<Transport> make_transport(const ConnectionContext& context, tcp::socket socket) {
+  const auto& tls = context.options.tls;
+  return tls ? tls->transport(std::move(socket)) : plain_transport(std::move(socket));
 }
 
 }  // namespace
@@ -99,9 +63,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(ConnectionContext& context, tcp::socket socket)
       : context_(context),
-        socket_(std::move(socket)),
-        deadline_(socket_.get_executor()),
-        signal_timer_(socket_.get_executor()),
+        executor_(socket.get_executor()),
+        remote_(address_of(socket)),
+        transport_(make_transport(context, std::move(socket))),
+        deadline_(executor_),
+        signal_timer_(executor_),
         buffer_(context.options.header_limit + 2 * kPipelinedLimit) {}
 
   static awaitable<void> run(std::shared_ptr<Connection> self, bool overloaded);
@@ -109,6 +75,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void finish(const std::exception_ptr& error);
   void drain();
   void abort();
+  // Wakes run() when it waits for its answer.
+  void signal();
 
  private:
   using Parser = http::request_parser<http::string_body>;
@@ -118,35 +86,46 @@ class Connection : public std::enable_shared_from_this<Connection> {
     bool done = false;
   };
 
+  awaitable<bool> shake_hands();
   awaitable<bool> serve_one();
+  awaitable<bool> answer(HttpRequest request);
   awaitable<bool> wait_for_request();
   awaitable<bool> read_head(Parser& parser);
+  void note_target(const Parser& parser);
+  awaitable<bool> check_head(const Parser& parser);
   awaitable<bool> read_body(Parser& parser);
+  awaitable<error_code> feed(Parser& parser, size_t piece);
   awaitable<Reply> handle(HttpRequest request);
+  awaitable<Reply> handle_on_worker(HttpRequest request);
   awaitable<void> send(Reply& reply);
   awaitable<void> send_response(const HttpResponse& response);
   awaitable<void> send_whole(WholeAnswer& answer);
   awaitable<void> send_stream(StreamedAnswer& answer);
   awaitable<void> send_pieces(StreamedAnswer& answer, bool chunked);
   awaitable<bool> write_all(std::string_view data);
+  size_t write_now(std::string_view data);
+  bool pull(StreamedAnswer& answer, std::string& out) const;
+  awaitable<void> pause();
   awaitable<void> refuse(int status, std::string message);
   awaitable<void> linger();
 
+  void begin_record();
+  void end_record();
   Reply call_handler(const HttpRequest& request) const;
   std::function<void()> wake_up();
 
   void arm_deadline(std::chrono::milliseconds time);
   void wait_for_deadline(std::chrono::milliseconds time);
   void disarm_deadline();
-  void close();
-  void signal();
   awaitable<void> wait_signal(Clock::time_point until);
   void start_watch();
   void on_watched(error_code error, size_t bytes);
   awaitable<void> end_watch();
 
   ConnectionContext& context_;
-  tcp::socket socket_;
+  asio::any_io_executor executor_;
+  std::string remote_;
+  std::unique_ptr<Transport> transport_;
   asio::steady_timer deadline_;
   uint64_t deadline_number_ = 0;  // a deadline that fired late finds another number and does nothing
   bool timed_out_ = false;
@@ -167,12 +146,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool keep_alive_ = false;
   bool head_only_ = false;  // HEAD: headers without the body
   bool http11_ = true;
+  Headers more_headers_;  // of its response, beside the handler's
+  RequestRecord record_;
+  Clock::time_point began_;
 };
 
 // ---- life of a connection
 
 awaitable<void> Connection::run(std::shared_ptr<Connection> self, bool overloaded) {
+  if (!co_await self->shake_hands()) co_return;
   if (overloaded) {
+    self->begin_record();
     std::string message = "the server has as many connections as it can hold; try again later";
     co_await self->refuse(503, std::move(message));
   } else {
@@ -181,13 +165,21 @@ awaitable<void> Connection::run(std::shared_ptr<Connection> self, bool overloade
   }
 }
 
+awaitable<bool> Connection::shake_hands() {
+  arm_deadline(context_.options.header_timeout);
+  const error_code error = co_await transport_->handshake();
+  disarm_deadline();
+  if (error) spdlog::debug("{}: no TLS connection: {}", remote_, error.message());
+  co_return !error && !aborted_;
+}
+
 void Connection::finish(const std::exception_ptr& error) {
   try {
     if (error) std::rethrow_exception(error);
   } catch (const std::exception& exception) {
     spdlog::error("a connection failed inside the server: {}", exception.what());
   }
-  close();
+  transport_->close();
   context_.connections.erase(this);
   context_.open = context_.connections.size();
   if (context_.connections.empty() && context_.on_last_closed) context_.on_last_closed();
@@ -199,13 +191,14 @@ void Connection::drain() {
 
 void Connection::abort() {
   aborted_ = true;
-  close();
+  transport_->close();
   signal();
 }
 
 // One request and its answer; false when the connection is over.
 awaitable<bool> Connection::serve_one() {
   if (!co_await wait_for_request()) co_return false;
+  begin_record();
   Parser parser;
   parser.header_limit(static_cast<uint32_t>(context_.options.header_limit));
   parser.body_limit(context_.options.body_limit);
@@ -217,12 +210,40 @@ awaitable<bool> Connection::serve_one() {
   head_only_ = parser.get().method() == http::verb::head;
   served_ = true;
   HttpRequest request = take_request(parser.get());
+  co_return co_await answer(std::move(request));
+}
+
+awaitable<bool> Connection::answer(HttpRequest request) {
+  request.remote = remote_;
+  const std::string id = request.id;
+  record_.id = id;
+  record_.method = request.method;
+  record_.path = request.path;
+  more_headers_.emplace_back("X-Request-Id", id);
   Reply reply = co_await handle(std::move(request));
   co_await send(reply);
+  {
+    const LogContext context(id);
+    reply = HttpResponse();
+    end_record();
+  }
   if (gone_ || aborted_ || broken_) co_return false;
   if (keep_alive_) co_return true;
   co_await linger();
   co_return false;
+}
+
+void Connection::begin_record() {
+  began_ = Clock::now();
+  record_ = RequestRecord();
+  record_.remote = remote_;
+  more_headers_.clear();
+}
+
+void Connection::end_record() {
+  if (gone_ || aborted_ || broken_) record_.status = kClientGone;
+  record_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  if (context_.observer) context_.observer(record_);
 }
 
 awaitable<bool> Connection::wait_for_request() {
@@ -231,65 +252,92 @@ awaitable<bool> Connection::wait_for_request() {
   if (context_.draining && served_) co_return false;
   idle_ = true;
   arm_deadline(context_.draining ? context_.options.linger_timeout : context_.options.idle_timeout);
-  const auto result = co_await socket_.async_read_some(buffer_.prepare(kReadPiece), kAwait);
+  const auto result = co_await transport_->read_some(buffer_.prepare(kReadPiece));
   disarm_deadline();
   idle_ = false;
-  buffer_.commit(std::get<1>(result));
-  co_return !std::get<0>(result);
+  buffer_.commit(result.bytes);
+  co_return !result.error;
+}
+
+// Gives the parser what has been read, after reading more if there is nothing. An error is the socket's or the
+// parser's; need_more is none.
+awaitable<error_code> Connection::feed(Parser& parser, size_t piece) {
+  error_code error;
+  if (buffer_.size() > 0) {
+    buffer_.consume(parser.put(buffer_.data(), error));
+    if (error && error != http::error::need_more) co_return error;
+    if (!error) co_return error;
+  }
+  const size_t room = buffer_.max_size() - buffer_.size();
+  if (room == 0) co_return http::make_error_code(http::error::buffer_overflow);
+  const auto result = co_await transport_->read_some(buffer_.prepare(std::min(piece, room)));
+  buffer_.commit(result.bytes);
+  co_return result.error;
 }
 
 // Reads the request line and headers; false when the connection is over, after an answer if there is one to give.
 awaitable<bool> Connection::read_head(Parser& parser) {
+  error_code error;
   arm_deadline(context_.options.header_timeout);
-  const auto result = co_await http::async_read_header(socket_, buffer_, parser, kAwait);
+  while (!parser.is_header_done() && !error && !timed_out_) error = co_await feed(parser, kReadPiece);
   disarm_deadline();
-  const error_code error = std::get<0>(result);
+  note_target(parser);
   if (timed_out_) {
     std::string message =
         fmt::format("the request's headers did not arrive within {} ms", context_.options.header_timeout.count());
     co_await refuse(408, std::move(message));
     co_return false;
   }
-  if (error == http::error::end_of_stream || error == http::error::partial_message || aborted_) co_return false;
+  if (aborted_) co_return false;
   if (error) {
-    if (error.category() != http::make_error_code(http::error::bad_method).category()) co_return false;
+    if (!is_parse_error(error)) co_return false;
     Refusal refusal = refusal_of(error, context_.options);
     co_await refuse(refusal.status, std::move(refusal.message));
     co_return false;
   }
-  if (parser.get().version() >= 11 && parser.get().count(http::field::host) != 1) {
+  co_return co_await check_head(parser);
+}
+
+// What is known of the request, for errors and the record; nothing if not even its first line was understood.
+void Connection::note_target(const Parser& parser) {
+  const std::string_view target = parser.get().target();
+  record_.method = std::string(parser.get().method_string());
+  record_.path = std::string(target.substr(0, target.find('?')));
+}
+
+awaitable<bool> Connection::check_head(const Parser& parser) {
+  const auto& head = parser.get();
+  if (head.version() >= 11 && head.count(http::field::host) != 1) {
     std::string message = "an HTTP/1.1 request must have exactly one Host header";
     co_await refuse(400, std::move(message));
     co_return false;
   }
-  co_return true;
-}
-
-awaitable<bool> Connection::read_body(Parser& parser) {
-  const auto expect = lower_case(parser.get()[http::field::expect]);
+  const auto expect = lower_case(head[http::field::expect]);
   if (!expect.empty() && expect != "100-continue") {
     std::string message = "the Expect header must be '100-continue'";
     co_await refuse(417, std::move(message));
     co_return false;
   }
-  if (!expect.empty() && parser.get().version() >= 11 && !parser.is_done() && buffer_.size() == 0) {
+  if (!expect.empty() && head.version() >= 11 && !parser.is_done() && buffer_.size() == 0) {
     if (!co_await write_all("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
   }
+  co_return true;
+}
+
+awaitable<bool> Connection::read_body(Parser& parser) {
   parser.eager(true);
   const auto last = Clock::now() + kBodyTimeouts * context_.options.body_timeout;
   while (!parser.is_done()) {
     arm_deadline(context_.options.body_timeout);
-    const auto result = co_await http::async_read_some(socket_, buffer_, parser, kAwait);
+    const error_code error = co_await feed(parser, kBodyPiece);
     disarm_deadline();
-    const error_code error = std::get<0>(result);
     if (timed_out_ || Clock::now() > last) {
       std::string message = "the request's body did not arrive in time";
       co_await refuse(408, std::move(message));
       co_return false;
     }
     if (!error) continue;
-    if (error.category() == http::make_error_code(http::error::bad_method).category() &&
-        error != http::error::end_of_stream && error != http::error::partial_message) {
+    if (is_parse_error(error)) {
       Refusal refusal = refusal_of(error, context_.options);
       co_await refuse(refusal.status, std::move(refusal.message));
     }
@@ -301,28 +349,43 @@ awaitable<bool> Connection::read_body(Parser& parser) {
 // ---- handling
 
 Reply Connection::call_handler(const HttpRequest& request) const {
+  const LogContext context(request.id);
   try {
     return context_.handler(request);
   } catch (const std::exception& error) {
     spdlog::error("{} {} failed inside the server: {}", request.method, request.path, error.what());
-    return context_.error_page(500, "the server failed while it handled this request");
+    return context_.error_page(500, "the server failed while it handled this request", request.path);
   }
 }
 
 awaitable<Reply> Connection::handle(HttpRequest request) {
+  const Origin origin = origin_of(request, context_.options.allowed_origins);
+  if (origin == Origin::allowed) {
+    for (auto& header : cors_headers(request)) more_headers_.push_back(std::move(header));
+    if (is_preflight(request)) co_return preflight_response(request);
+  }
+  const bool only_reads = request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS";
+  if (origin == Origin::foreign && !only_reads) {
+    std::string message = "web pages of other origins may not use this server; --allowed-origins lets them";
+    co_return context_.error_page(403, message, request.path);
+  }
   if (request.body.empty()) co_return call_handler(request);
+  co_return co_await handle_on_worker(std::move(request));
+}
+
+awaitable<Reply> Connection::handle_on_worker(HttpRequest request) {
   auto job = std::make_shared<Job>();
   job->request = std::move(request);
   auto work = [self = shared_from_this(), job] {
     BusyWorkers& busy = self->context_.busy;
-    busy.add(1);
+    if (!busy.begin()) return;
     job->reply = self->call_handler(job->request);
-    busy.add(-1);
+    busy.end();
     auto deliver = [self, job] {
       job->done = true;
       self->signal();
     };
-    asio::post(self->socket_.get_executor(), std::move(deliver));
+    asio::post(self->executor_, std::move(deliver));
   };
   asio::post(*context_.workers, std::move(work));
   start_watch();
@@ -334,11 +397,7 @@ awaitable<Reply> Connection::handle(HttpRequest request) {
 }
 
 std::function<void()> Connection::wake_up() {
-  return [weak = weak_from_this(), executor = socket_.get_executor()] {
-    asio::post(executor, [weak] {
-      if (const auto self = weak.lock()) self->signal();
-    });
-  };
+  return [weak = weak_from_this(), wakes = context_.wakes] { wakes->push(weak); };
 }
 
 // ---- answers
@@ -358,20 +417,28 @@ awaitable<void> Connection::send(Reply& reply) {
 
 awaitable<void> Connection::send_response(const HttpResponse& response) {
   keep_alive_ = keep_alive_ && !context_.draining;
-  std::string text = response_head(response, keep_alive_);
-  text += fmt::format("Content-Length: {}\r\n\r\n", response.body.size());
+  record_.status = response.status;
+  std::string text = response_head(response, more_headers_, keep_alive_);
+  if (response.status != 204) fmt::format_to(std::back_inserter(text), "Content-Length: {}\r\n", response.body.size());
+  text += "\r\n";
   if (!head_only_) text += response.body;
   broken_ = !co_await write_all(text);
 }
 
 awaitable<void> Connection::send_whole(WholeAnswer& answer) {
-  answer.start(wake_up());
-  start_watch();
-  std::optional<HttpResponse> response = answer.poll();
-  while (!response && !gone_ && !aborted_) {
-    co_await wait_signal(Clock::time_point::max());
+  std::optional<HttpResponse> response;
+  {
+    const LogContext context(record_.id);
+    answer.start(wake_up());
+    start_watch();
     response = answer.poll();
   }
+  while (!response && !gone_ && !aborted_) {
+    co_await wait_signal(Clock::time_point::max());
+    const LogContext context(record_.id);
+    response = answer.poll();
+  }
+  record_.tokens = answer.tokens();
   co_await end_watch();
   if (response && !aborted_) co_await send_response(*response);
 }
@@ -382,7 +449,8 @@ awaitable<void> Connection::send_stream(StreamedAnswer& answer) {
   HttpResponse response;
   response.content_type = answer.content_type();
   response.headers = answer.headers();
-  std::string head = response_head(response, keep_alive_);
+  record_.status = response.status;
+  std::string head = response_head(response, more_headers_, keep_alive_);
   head += chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n";
   broken_ = !co_await write_all(head);
   if (broken_ || head_only_) co_return;
@@ -391,45 +459,76 @@ awaitable<void> Connection::send_stream(StreamedAnswer& answer) {
   streaming_ = true;
   start_watch();
   co_await send_pieces(answer, chunked);
+  record_.tokens = answer.tokens();
   streaming_ = false;
   co_await end_watch();
+}
+
+// Appends `piece` as the body of a response, and its end.
+void frame(std::string_view piece, bool chunked, bool last, std::string& out) {
+  if (!chunked) {
+    out += piece;
+    return;
+  }
+  if (!piece.empty()) {
+    fmt::format_to(std::back_inserter(out), "{:x}\r\n", piece.size());
+    out += piece;
+    out += "\r\n";
+  }
+  if (last) out += "0\r\n\r\n";
 }
 
 awaitable<void> Connection::send_pieces(StreamedAnswer& answer, bool chunked) {
   auto last_write = Clock::now();
   bool complete = false;
-  while (!complete && !gone_ && !aborted_ && !broken_) {
-    std::string piece;
-    complete = answer.pull(piece);
-    const auto next_sign = last_write + context_.options.keep_alive_interval;
+  std::string piece;
+  std::string framed;
+  for (int pieces = 0; !complete && !gone_ && !aborted_ && !broken_;) {
+    piece.clear();
+    complete = pull(answer, piece);
     if (piece.empty() && !complete) {
+      pieces = 0;
+      const auto next_sign = last_write + context_.options.keep_alive_interval;
       if (Clock::now() < next_sign) {
         co_await wait_signal(next_sign);
         continue;
       }
       piece = answer.keep_alive();
-      last_write = Clock::now();
     }
-    std::string framed;
-    if (!chunked) {
-      framed = std::move(piece);
-    } else {
-      if (!piece.empty()) framed = fmt::format("{:x}\r\n{}\r\n", piece.size(), piece);
-      if (complete) framed += "0\r\n\r\n";
-    }
-    if (framed.empty()) continue;
-    broken_ = !co_await write_all(framed);
+    framed.clear();
+    frame(piece, chunked, complete, framed);
     last_write = Clock::now();
+    const size_t sent = write_now(framed);
+    if (sent < framed.size()) broken_ = !co_await write_all(std::string_view(framed).substr(sent));
+    if (++pieces % kPiecesWithoutPause == 0) co_await pause();
   }
 }
 
+bool Connection::pull(StreamedAnswer& answer, std::string& out) const {
+  const LogContext context(record_.id);
+  return answer.pull(out);
+}
+
+// Lets other connections have a turn.
+awaitable<void> Connection::pause() {
+  co_await asio::post(executor_, asio::use_awaitable);
+}
+
+size_t Connection::write_now(std::string_view data) {
+  const size_t sent = transport_->write_now(data);
+  record_.bytes += sent;
+  return sent;
+}
+
 awaitable<bool> Connection::write_all(std::string_view data) {
+  data.remove_prefix(write_now(data.substr(0, kWriteSlice)));
   while (!data.empty()) {
     const auto slice = data.substr(0, kWriteSlice);
     arm_deadline(context_.options.write_timeout);
-    const auto result = co_await asio::async_write(socket_, asio::buffer(slice.data(), slice.size()), kAwait);
+    const error_code error = co_await transport_->write(slice);
     disarm_deadline();
-    if (std::get<0>(result)) co_return false;
+    if (error) co_return false;
+    record_.bytes += slice.size();
     data.remove_prefix(slice.size());
   }
   co_return true;
@@ -439,21 +538,26 @@ awaitable<bool> Connection::write_all(std::string_view data) {
 awaitable<void> Connection::refuse(int status, std::string message) {
   timed_out_ = false;
   keep_alive_ = false;
-  const HttpResponse response = context_.error_page(status, message);
+  record_.id = new_request_id();
+  more_headers_.emplace_back("X-Request-Id", record_.id);
+  const HttpResponse response = context_.error_page(status, message, record_.path);
   co_await send_response(response);
+  {
+    const LogContext context(record_.id);
+    end_record();
+  }
   if (!broken_) co_await linger();
 }
 
 // Closing a socket with unread input makes the kernel throw away what the client has not read yet, so the rest of its
 // request is taken in first.
 awaitable<void> Connection::linger() {
-  error_code ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
   std::string discarded(kWriteSlice, '\0');
   arm_deadline(context_.options.linger_timeout);
+  co_await transport_->end_writing();
   while (!timed_out_) {  // a client that never stops sending gives the deadline no read to cancel
-    const auto result = co_await socket_.async_read_some(asio::buffer(discarded.data(), discarded.size()), kAwait);
-    if (std::get<0>(result)) break;
+    const auto result = co_await transport_->discard_some(asio::buffer(discarded.data(), discarded.size()));
+    if (result.error) break;
   }
   disarm_deadline();
 }
@@ -473,8 +577,7 @@ void Connection::wait_for_deadline(std::chrono::milliseconds time) {
     const auto self = weak.lock();
     if (error || !self || self->deadline_number_ != number) return;
     self->timed_out_ = true;
-    error_code ignored;
-    self->socket_.cancel(ignored);
+    self->transport_->cancel();
     self->wait_for_deadline(kDeadlineRepeat);
   });
 }
@@ -482,11 +585,6 @@ void Connection::wait_for_deadline(std::chrono::milliseconds time) {
 void Connection::disarm_deadline() {
   ++deadline_number_;
   deadline_.cancel();
-}
-
-void Connection::close() {
-  error_code ignored;
-  socket_.close(ignored);
 }
 
 void Connection::signal() {
@@ -511,7 +609,7 @@ void Connection::start_watch() {
     return;
   }
   watching_ = true;
-  socket_.async_read_some(buffer_.prepare(kReadPiece), [self = shared_from_this()](error_code error, size_t bytes) {
+  transport_->read_some(buffer_.prepare(kReadPiece), [self = shared_from_this()](error_code error, size_t bytes) {
     self->on_watched(error, bytes);
   });
 }
@@ -522,20 +620,39 @@ void Connection::on_watched(error_code error, size_t bytes) {
   if (!error && !end_watch_) start_watch();
   if (error && error != asio::error::operation_aborted) {
     gone_ = true;
-    if (streaming_) close();  // ends a write that nobody will read
+    if (streaming_) transport_->close();  // ends a write that nobody will read
   }
   signal();
 }
 
 awaitable<void> Connection::end_watch() {
   end_watch_ = true;
-  error_code ignored;
-  if (watching_) socket_.cancel(ignored);
+  if (watching_) transport_->cancel();
   while (watching_) co_await wait_signal(Clock::time_point::max());
   end_watch_ = false;
 }
 
 // ---- what the server calls
+
+void WakeQueue::push(std::weak_ptr<Connection> connection) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(connection));
+    if (waiting_.size() > 1) return;
+  }
+  asio::post(executor_, [self = shared_from_this()] { self->wake_all(); });
+}
+
+void WakeQueue::wake_all() {
+  std::vector<std::weak_ptr<Connection>> woken;
+  {
+    const std::lock_guard lock(mutex_);
+    woken.swap(waiting_);
+  }
+  for (const auto& weak : woken) {
+    if (const auto connection = weak.lock()) connection->signal();
+  }
+}
 
 void start_connection(ConnectionContext& context, tcp::socket socket, bool overloaded) {
   error_code ignored;

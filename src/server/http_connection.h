@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
@@ -10,6 +11,8 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "server/http.h"
 #include "server/http_server.h"
@@ -22,14 +25,22 @@ class Connection;
 // Workers that are at a request.
 class BusyWorkers {
  public:
-  void add(int change) {
+  // False once closed: the request must be left alone.
+  bool begin() {
     const std::lock_guard lock(mutex_);
-    count_ += change;
+    if (closed_) return false;
+    ++count_;
+    return true;
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    --count_;
     changed_.notify_all();
   }
-  // False if some still are after `patience`.
-  bool wait_for_none(std::chrono::milliseconds patience) {
+  // Lets nobody begin any more; false if some are still at it after `patience`.
+  bool close_and_wait(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
+    closed_ = true;
     return changed_.wait_for(lock, patience, [this] { return count_ == 0; });
   }
 
@@ -37,6 +48,23 @@ class BusyWorkers {
   std::mutex mutex_;
   std::condition_variable changed_;
   int count_ = 0;
+  bool closed_ = false;
+};
+
+// Connections whose answer has something new. A step of the engine wakes hundreds of them; only the first one costs
+// the network thread a wake-up.
+class WakeQueue : public std::enable_shared_from_this<WakeQueue> {
+ public:
+  explicit WakeQueue(boost::asio::any_io_executor executor) : executor_(std::move(executor)) {}
+  // Callable from any thread.
+  void push(std::weak_ptr<Connection> connection);
+
+ private:
+  void wake_all();
+
+  boost::asio::any_io_executor executor_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Connection>> waiting_;
 };
 
 // What all connections of a server share. Touched by the network thread only, but for `open` and the workers.
@@ -44,6 +72,8 @@ struct ConnectionContext {
   HttpServerOptions options;
   Handler handler;
   ErrorPage error_page;
+  Observer observer;  // may be empty
+  std::shared_ptr<WakeQueue> wakes;
   boost::asio::thread_pool* workers = nullptr;  // not owned
   BusyWorkers busy;
   bool draining = false;

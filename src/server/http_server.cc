@@ -54,6 +54,7 @@ struct HttpServer::Impl {
   explicit Impl(HttpServerOptions options) : workers(static_cast<size_t>(options.worker_threads)) {
     context.options = std::move(options);
     context.workers = &workers;
+    context.wakes = std::make_shared<WakeQueue>(io.get_executor());
   }
 
   Status open();
@@ -161,13 +162,14 @@ HttpServer::~HttpServer() {
   impl_->workers.join();
 }
 
-Result<std::unique_ptr<HttpServer>> HttpServer::listen(HttpServerOptions options, Handler handler,
-                                                       ErrorPage error_page) {
+Result<std::unique_ptr<HttpServer>> HttpServer::listen(HttpServerOptions options, Handler handler, ErrorPage error_page,
+                                                       Observer observer) {
   const size_t files = raise_open_file_limit();
   if (options.max_connections == 0) options.max_connections = files > 2 * kOtherFiles ? files - kOtherFiles : files / 2;
   auto impl = std::make_unique<Impl>(std::move(options));
   impl->context.handler = std::move(handler);
   impl->context.error_page = std::move(error_page);
+  impl->context.observer = std::move(observer);
   GANNET_TRY_STATUS(impl->open());
   return std::make_unique<HttpServer>(std::move(impl));
 }
@@ -177,7 +179,8 @@ uint16_t HttpServer::port() const {
 }
 
 std::string HttpServer::url() const {
-  return fmt::format("http://{}:{}", impl_->shown_host, impl_->port);
+  const char* scheme = impl_->context.options.tls ? "https" : "http";
+  return fmt::format("{}://{}:{}", scheme, impl_->shown_host, impl_->port);
 }
 
 void HttpServer::drain_on_signals(std::chrono::milliseconds deadline, std::function<void(int)> on_signal) {
@@ -208,7 +211,7 @@ void HttpServer::stop() {
 
 bool HttpServer::finish_workers(std::chrono::milliseconds patience) {
   impl_->workers.stop();
-  return impl_->context.busy.wait_for_none(patience);
+  return impl_->context.busy.close_and_wait(patience);
 }
 
 size_t HttpServer::open_connections() const {

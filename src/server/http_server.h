@@ -6,11 +6,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "server/http.h"
 
 namespace gannet::server {
+
+class TlsContext;
 
 struct HttpServerOptions {
   std::string host = "127.0.0.1";                    // address or name to listen on
@@ -25,6 +28,10 @@ struct HttpServerOptions {
   std::chrono::milliseconds write_timeout{60'000};   // for a client to take what was sent, then it is dropped
   std::chrono::milliseconds linger_timeout{3'000};   // for a refused client to read why
   std::chrono::milliseconds keep_alive_interval{5'000};  // of silence in a stream, before StreamedAnswer::keep_alive
+  // Web pages of these origins may use the server from a browser, "*" for all; pages of others may only read what is
+  // open to everybody.
+  std::vector<std::string> allowed_origins;
+  std::shared_ptr<TlsContext> tls;  // null: plain HTTP
 };
 
 // HTTP/1.1 and 1.0 over TCP. One network thread serves all connections, so a stream costs no thread and a slow reader
@@ -33,13 +40,14 @@ struct HttpServerOptions {
 class HttpServer {
  public:
   // Binds and listens; connections wait until run(). Error (failed): the address cannot be used, with the reason.
-  static Result<std::unique_ptr<HttpServer>> listen(HttpServerOptions options, Handler handler, ErrorPage error_page);
+  static Result<std::unique_ptr<HttpServer>> listen(HttpServerOptions options, Handler handler, ErrorPage error_page,
+                                                    Observer observer = {});
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   uint16_t port() const;
-  // "http://host:port" as a client would write it.
+  // "http://host:port", or https, as a client would write it.
   std::string url() const;
 
   // On SIGINT or SIGTERM calls `on_signal(1)` and drains within `deadline`; a second one calls `on_signal(2)` and

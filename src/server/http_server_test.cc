@@ -101,11 +101,16 @@ class HttpServerTest : public testing::Test {
   void start(HttpServerOptions options = {}) {
     auto server = HttpServer::listen(
         std::move(options), [this](const HttpRequest& request) { return handle(request); },
-        [](int status, const std::string& message) {
+        [](int status, const std::string& message, std::string_view) {
           HttpResponse response;
           response.status = status;
           response.body = message;
           return response;
+        },
+        [this](const RequestRecord& record) {
+          const std::lock_guard lock(records_mutex_);
+          records_.push_back(record);
+          recorded_.add();
         });
     ASSERT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
@@ -138,6 +143,16 @@ class HttpServerTest : public testing::Test {
 
   TestConnection connect() { return TestConnection(server_->port()); }
 
+  // The record of the request of that number, counted from 1.
+  RequestRecord record(int number) {
+    EXPECT_TRUE(recorded_.wait_for(number));
+    const std::lock_guard lock(records_mutex_);
+    return records_.at(static_cast<size_t>(number - 1));
+  }
+
+  std::mutex records_mutex_;
+  std::vector<RequestRecord> records_;
+  Counter recorded_;
   Feed feed_;
   Counter slow_;   // requests to /slow
   Counter go_on_;  // lets them through
@@ -192,6 +207,71 @@ TEST_F(HttpServerTest, AnswersWholeAnswersWhenTheyAreComplete) {
   feed_.push(" and half", true);
   EXPECT_EQ(client.read_response().body, "half and half");
   EXPECT_EQ(client.request("GET", "/echo").status, 200);
+}
+
+TEST_F(HttpServerTest, GivesEveryRequestAnId) {
+  start();
+  auto client = connect();
+  EXPECT_EQ(client.request("GET", "/echo", "", "X-Request-Id: mine-1\r\n").header("x-request-id"), "mine-1");
+  const auto made = client.request("GET", "/echo").header("x-request-id");
+  EXPECT_EQ(made.size(), 36U);
+  EXPECT_NE(client.request("POST", "/echo", "x").header("x-request-id"), made);
+  for (const std::string& bad :
+       {std::string("with space"), std::string(129, 'x'), std::string("q\"uote"), std::string()}) {
+    const auto id = client.request("GET", "/echo", "", "X-Request-Id: " + bad + "\r\n").header("x-request-id");
+    EXPECT_TRUE(id.starts_with("req-")) << id;
+  }
+  auto broken = connect();
+  broken.send("nonsense\r\n\r\n");
+  EXPECT_TRUE(broken.read_response().header("x-request-id").starts_with("req-"));
+}
+
+TEST_F(HttpServerTest, RecordsEveryRequest) {
+  start();
+  auto client = connect();
+  client.request("POST", "/echo?secret", "hello", "X-Request-Id: mine\r\n");
+  const auto first = record(1);
+  EXPECT_EQ(first.id, "mine");
+  EXPECT_EQ(first.method, "POST");
+  EXPECT_EQ(first.path, "/echo");
+  EXPECT_EQ(first.remote, "127.0.0.1");
+  EXPECT_EQ(first.status, 200);
+  EXPECT_GT(first.bytes, 100U);
+  EXPECT_GE(first.seconds, 0);
+
+  auto broken = connect();
+  broken.send("nonsense\r\n\r\n");
+  broken.read_response();
+  EXPECT_EQ(record(2).status, 400);
+
+  auto leaver = connect();
+  leaver.send(TestConnection::request_text("GET", "/stream"));
+  ASSERT_TRUE(feed_.started.wait_for(1));
+  leaver.close();
+  EXPECT_EQ(record(3).status, kClientGone);
+}
+
+TEST_F(HttpServerTest, LetsWebPagesInOnlyWhenTheyAreListed) {
+  HttpServerOptions options;
+  options.allowed_origins = {"https://good.example"};
+  start(options);
+  auto client = connect();
+  const auto good = client.request("POST", "/echo", "x", "Origin: https://good.example\r\n");
+  EXPECT_EQ(good.status, 200);
+  EXPECT_EQ(good.header("access-control-allow-origin"), "https://good.example");
+  const auto preflight = client.request("OPTIONS", "/echo", "",
+                                        "Origin: https://good.example\r\nAccess-Control-Request-Method: POST\r\n"
+                                        "Access-Control-Request-Headers: x-anything\r\n");
+  EXPECT_EQ(preflight.status, 204);
+  EXPECT_EQ(preflight.header("access-control-allow-headers"), "x-anything");
+
+  for (const char* origin : {"https://evil.example", "null", "https://good.example.evil", "http://good.example"}) {
+    const auto response = client.request("POST", "/echo", "x", std::string("Origin: ") + origin + "\r\n");
+    EXPECT_EQ(response.status, 403) << origin;
+    EXPECT_EQ(response.header("access-control-allow-origin"), "") << origin;
+  }
+  EXPECT_EQ(client.request("GET", "/echo", "", "Origin: https://evil.example\r\n").status, 200);
+  EXPECT_EQ(client.request("POST", "/echo", "x", "Origin: http://test\r\n").status, 200) << "its own page";
 }
 
 TEST_F(HttpServerTest, SpeaksHttp10) {
@@ -500,7 +580,7 @@ TEST(HttpServer, NamesTheAddressItCannotUse) {
     options.port = port;
     return HttpServer::listen(
         options, [](const HttpRequest&) { return HttpResponse(); },
-        [](int, const std::string&) { return HttpResponse(); });
+        [](int, const std::string&, std::string_view) { return HttpResponse(); });
   };
   const auto first = listen("127.0.0.1", 0);
   ASSERT_TRUE(first);

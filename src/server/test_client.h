@@ -93,7 +93,7 @@ class TestConnection {
 
   TestResponse read_response(bool head = false) {
     TestResponse response = read_head();
-    if (response.status == 0 || head) return response;
+    if (response.status == 0 || response.status == 204 || head) return response;
     if (response.header("transfer-encoding") == "chunked") {
       while (auto chunk = read_chunk()) {
         if (chunk->empty()) {

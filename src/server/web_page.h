@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string_view>
+
+#include "server/http.h"
+
+// The page for people at "/": files of web/, compiled into the program.
+namespace gannet::server {
+
+struct WebFile {
+  std::string_view path;  // "/" or below "/web/"
+  std::string_view content_type;
+  std::string_view content;
+};
+
+// Null if there is none.
+const WebFile* find_web_file(std::string_view path);
+
+// As a response that browsers run nothing in but the page's own script.
+HttpResponse web_response(const WebFile& file);
+
+}  // namespace gannet::server
