@@ -3,7 +3,7 @@
 BUILD ?= build
 JOBS ?= $(shell nproc)
 
-.PHONY: all run test tests install-dependencies configure format tidy clean
+.PHONY: all run test tests install-dependencies install-test-dependencies configure format tidy clean
 
 all: configure
 	ninja -C $(BUILD) -j $(JOBS) gannet
@@ -11,7 +11,7 @@ all: configure
 run: all
 	BUILD=$(BUILD) scripts/run_nano.sh
 
-test: configure
+test: install-test-dependencies configure
 	ninja -C $(BUILD) -j $(JOBS)
 	BUILD=$(BUILD) scripts/run_tests.sh
 
@@ -20,6 +20,9 @@ configure: install-dependencies
 
 install-dependencies:
 	scripts/install_dependencies.sh
+
+install-test-dependencies:
+	scripts/install_dependencies.sh --tests
 
 format:
 	git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | xargs $(or $(shell command -v clang-format-19),clang-format) -i

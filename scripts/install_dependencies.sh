@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
-# Installs the packages that Gannet is built and tested with, when some are missing: Debian 12 and Ubuntu 24.04. On other
-# systems it prints the list, and stops unless the compiler and CMake are there. Quiet when nothing is to be done.
+# Installs the packages that Gannet is built with, when some are missing: Debian 12 and Ubuntu 24.04. On other systems it
+# prints the list, and stops unless the compiler and CMake are there. Quiet when nothing is to be done. With --tests also
+# what only tests need: a browser, where there is a package for one (Ubuntu has none).
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache make pkg-config curl ca-certificates python3-venv
-  libssl-dev libsimdjson-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libcli11-dev libexpected-dev libicu-dev
-  libzstd-dev libgtest-dev libgmock-dev)
+  libssl-dev libsimdjson-dev prometheus-cpp-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libcli11-dev libexpected-dev
+  libicu-dev libzstd-dev libgtest-dev libgmock-dev)
 
 system=unknown
 if [ -r /etc/os-release ]; then
   system=$(. /etc/os-release && echo "${ID:-unknown}-${VERSION_ID:-}")
 fi
 case $system in
-  debian-12) packages+=(libboost1.81-dev) ;;
+  debian-12)
+    packages+=(libboost1.81-dev)
+    [ "${1:-}" != --tests ] || packages+=(openssl chromium chromium-driver fonts-dejavu-core)
+    ;;
   ubuntu-24.04) packages+=(libboost1.83-dev) ;;
   *)
     echo "gannet: $system is not a system whose packages are known here. It needs the equivalents of these Debian 12" >&2

@@ -1,6 +1,7 @@
 """What the tests of the whole program share: where it is, how to start it, how to report."""
 
 import argparse
+import os
 import pathlib
 import re
 import signal
@@ -32,14 +33,15 @@ def run_tests(name, argv):
 class Server:
     """`gannet serve` on a free port, until stop()."""
 
-    def __init__(self, gannet, model, *arguments):
+    def __init__(self, gannet, model, *arguments, log_level="warning", environment=None):
         command = [gannet, "serve", model, "--port", "0", *arguments]
-        command += ["--log-level", "warning"]  # nobody reads its log while it runs
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        command += ["--log-level", log_level]  # nobody reads its log while it runs: more than a pipe holds stops it
+        environment = {**os.environ, **(environment or {})}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         lines = []
         for line in self.process.stderr:
             lines.append(line)
-            ready = re.match(r"ready after .* at (http://\S+)/v1$", line.strip())
+            ready = re.match(r"ready after .* at (https?://\S+)/v1$", line.strip())
             if ready:
                 self.url = ready.group(1)
                 return
