@@ -200,7 +200,6 @@ const ApiServer::OwnRoute* ApiServer::find_own_route(std::string_view path) {
       OwnRoute{"/live", &ApiServer::alive},      OwnRoute{"/ping", &ApiServer::health},
       OwnRoute{"/ready", &ApiServer::ready},     OwnRoute{"/version", &ApiServer::version},
       OwnRoute{"/metrics", &ApiServer::metrics}, OwnRoute{"/stats", &ApiServer::stats},
-      OwnRoute{"/v1", &ApiServer::alive},
   };
   static constexpr OwnRoute kWebRoute = {kWebPrefix, &ApiServer::web_file};
   for (const auto& route : kRoutes) {
