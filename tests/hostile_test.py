@@ -89,7 +89,7 @@ REFUSED_BODIES = [
     ("an empty prompt list", "/v1/completions", {"prompt": []}),
     ("too many prompts", "/v1/completions", {"prompt": ["x"] * 100_000}),
     ("no prompt", "/v1/completions", {}),
-    ("messages without max_tokens", "/v1/messages", {"messages": [USER]}),
+    ("messages with max_tokens as text", "/v1/messages", {"max_tokens": "x", "messages": [USER]}),
     ("messages of an unknown block", "/v1/messages",
      {"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "riddle"}]}]}),
     ("a response without input", "/v1/responses", {}),
