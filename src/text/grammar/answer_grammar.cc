@@ -1,0 +1,287 @@
+#include "text/grammar/answer_grammar.h"
+
+#include <xgrammar/xgrammar.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "text/chat_encoder.h"
+#include "text/grammar/answer_rules.h"
+#include "text/grammar/compile_budget.h"
+#include "text/template/control_tokens.h"
+
+namespace gannet::text {
+namespace {
+
+// Tokens of a vocabulary that the constraints need by their id.
+struct SpecialTokens {
+  int64_t vocab_size = 0;
+  int32_t eos = 0;
+  std::optional<int32_t> think_end;
+  std::optional<int32_t> dsml;
+};
+
+// Texts of all tokens, as xgrammar wants them: control tokens have none, so that no text spells them. The one in the
+// markup of calls needs a text to be allowed by its id; this one is no UTF-8, and grammars match nothing else.
+xgrammar::TokenizerInfo tokenizer_info(const Tokenizer& tokenizer, int64_t vocab_size, const SpecialTokens& special) {
+  constexpr std::string_view kUnspellable = "\xff\xfe";
+  std::vector<std::string> texts(static_cast<size_t>(tokenizer.vocab_size()));
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (id == special.dsml) {
+      texts[id] = kUnspellable;
+    } else if (!tokenizer.is_added(id)) {
+      texts[id] = tokenizer.token_bytes(id);
+    }
+  }
+  return xgrammar::TokenizerInfo(texts, xgrammar::VocabType::RAW, static_cast<int>(vocab_size),
+                                 std::vector<int32_t>{special.eos});
+}
+
+// xgrammar's messages begin with a time and a place in its source.
+std::string plain_message(std::string_view message) {
+  if (const size_t source = message.find(".cc:"); message.starts_with('[') && source != std::string_view::npos) {
+    const size_t colon = message.find(": ", source);
+    if (colon != std::string_view::npos) message.remove_prefix(colon + 2);
+  }
+  constexpr size_t kLongest = 300;
+  std::string plain(message.substr(0, std::min(message.find('\n'), kLongest)));
+  return plain;
+}
+
+}  // namespace
+
+class AnswerGrammar {
+ public:
+  std::optional<xgrammar::CompiledGrammar> grammar;  // of what follows the reasoning; without one, anything may
+  std::string begun;                                 // its start, which stands in the prompt already
+  bool reasons = false;                              // the prompt ends inside the reasoning
+  std::optional<int64_t> most_reasoning;             // tokens; then it must end
+  SpecialTokens special;
+};
+
+struct GrammarCompiler::Impl {
+  Impl(const Tokenizer& tokenizer, int64_t vocab_size, int32_t eos, Options wanted)
+      : options(wanted),
+        special{vocab_size, eos, tokenizer.token_id(control::kThinkEnd), tokenizer.token_id(control::kDsml)},
+        compiler(tokenizer_info(tokenizer, vocab_size, special), 1, false) {}
+
+  // From the cache, or new.
+  Result<xgrammar::CompiledGrammar> compiled(const std::string& ebnf);
+  Result<xgrammar::CompiledGrammar> build(const std::string& ebnf);
+  std::optional<xgrammar::CompiledGrammar> look_up(const std::string& ebnf);
+  void keep(const std::string& ebnf, const xgrammar::CompiledGrammar& grammar);
+
+  struct Entry {
+    std::string ebnf;
+    xgrammar::CompiledGrammar grammar;
+    size_t bytes = 0;
+  };
+
+  const Options options;
+  const SpecialTokens special;
+  xgrammar::GrammarCompiler compiler;
+
+  std::mutex mutex;
+  std::list<Entry> entries;  // last used first
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> by_ebnf;
+  size_t bytes = 0;
+  std::condition_variable done;
+  int compiling = 0;
+};
+
+std::optional<xgrammar::CompiledGrammar> GrammarCompiler::Impl::look_up(const std::string& ebnf) {
+  const auto found = by_ebnf.find(ebnf);
+  if (found == by_ebnf.end()) return {};
+  entries.splice(entries.begin(), entries, found->second);
+  return entries.front().grammar;
+}
+
+void GrammarCompiler::Impl::keep(const std::string& ebnf, const xgrammar::CompiledGrammar& grammar) {
+  if (by_ebnf.contains(ebnf)) return;
+  entries.push_front({ebnf, grammar, grammar.MemorySizeBytes() + ebnf.size()});
+  by_ebnf.emplace(entries.front().ebnf, entries.begin());
+  bytes += entries.front().bytes;
+  while (bytes > options.cache_bytes && entries.size() > 1) {
+    bytes -= entries.back().bytes;
+    by_ebnf.erase(entries.back().ebnf);
+    entries.pop_back();
+  }
+}
+
+Result<xgrammar::CompiledGrammar> GrammarCompiler::Impl::build(const std::string& ebnf) {
+  try {
+    const grammar::CompileBudget budget(options.budget);
+    return compiler.CompileGrammar(ebnf);
+  } catch (const grammar::BudgetExceeded&) {
+    return invalid_input("it takes more than {} ms to prepare; make it smaller, with shorter limits",
+                         options.budget.count());
+  } catch (const std::exception& error) {
+    return invalid_input("it cannot be compiled: {}", plain_message(error.what()));
+  }
+}
+
+Result<xgrammar::CompiledGrammar> GrammarCompiler::Impl::compiled(const std::string& ebnf) {
+  constexpr int kMostAtOnce = 2;
+  std::unique_lock lock(mutex);
+  if (auto known = look_up(ebnf)) return *std::move(known);
+  if (!done.wait_for(lock, options.patience, [&] { return compiling < kMostAtOnce; })) {
+    return tl::unexpected(Error{ErrorKind::overloaded, "too many grammars are being prepared; try again later"});
+  }
+  if (auto known = look_up(ebnf)) return *std::move(known);
+  ++compiling;
+  lock.unlock();
+  auto grammar = build(ebnf);
+  lock.lock();
+  --compiling;
+  done.notify_all();
+  if (grammar) keep(ebnf, *grammar);
+  return grammar;
+}
+
+GrammarCompiler::GrammarCompiler(const Tokenizer& tokenizer, int64_t vocab_size, int32_t eos, Options options)
+    : impl_(std::make_unique<Impl>(tokenizer, vocab_size, eos, options)) {}
+
+GrammarCompiler::GrammarCompiler(const Tokenizer& tokenizer, int64_t vocab_size, int32_t eos)
+    : GrammarCompiler(tokenizer, vocab_size, eos, Options{}) {}
+
+GrammarCompiler::~GrammarCompiler() = default;
+
+Result<std::shared_ptr<const AnswerGrammar>> GrammarCompiler::compile(const ChatRequest& request) {
+  GANNET_TRY(const std::string ebnf, grammar::answer_ebnf(request, impl_->special.dsml));
+  const ParseOptions parse = parse_options(request);
+  auto answer = std::make_shared<AnswerGrammar>();
+  answer->special = impl_->special;
+  answer->reasons = parse.stage == ParseOptions::Stage::reasoning && impl_->special.think_end;
+  if (answer->reasons) answer->most_reasoning = request.sampling.thinking_token_budget;
+  if (ebnf.empty() && !answer->most_reasoning) return nullptr;
+  if (ebnf.empty()) return answer;
+  auto compiled = impl_->compiled(ebnf);
+  if (!compiled) {
+    Error error = compiled.error();
+    if (error.kind == ErrorKind::invalid_input) error.message = "the form that the answer must have: " + error.message;
+    return tl::unexpected(std::move(error));
+  }
+  answer->grammar = *std::move(compiled);
+  const bool continues = !request.messages.empty() && request.messages.back().prefix;
+  if (continues && !answer->reasons && parse.stage == ParseOptions::Stage::content) {
+    answer->begun = request.messages.back().content;
+  }
+  if (!answer->begun.empty() && !xgrammar::GrammarMatcher(*answer->grammar).AcceptString(answer->begun)) {
+    return invalid_input("messages: the last one begins the answer in a way that its response_format does not allow");
+  }
+  return answer;
+}
+
+Result<std::shared_ptr<const AnswerGrammar>> GrammarCompiler::compile(const ResponseFormat& format,
+                                                                      const std::string& field) {
+  GANNET_TRY(const std::string ebnf, grammar::format_ebnf(format, field));
+  if (ebnf.empty()) return nullptr;
+  auto compiled = impl_->compiled(ebnf);
+  if (!compiled) {
+    return tl::unexpected(Error{compiled.error().kind, fmt::format("{}: {}", field, compiled.error().message)});
+  }
+  auto answer = std::make_shared<AnswerGrammar>();
+  answer->special = impl_->special;
+  answer->grammar = *std::move(compiled);
+  return answer;
+}
+
+namespace {
+
+class AnswerConstraint : public TokenConstraint {
+ public:
+  explicit AnswerConstraint(std::shared_ptr<const AnswerGrammar> answer)
+      : answer_(std::move(answer)), reasoning_(answer_->reasons) {
+    if (!answer_->grammar) return;
+    matcher_.emplace(*answer_->grammar, std::nullopt, false, 0);
+    if (!answer_->begun.empty()) matcher_->AcceptString(answer_->begun);
+  }
+
+  bool active() const override { return reasoning_ ? must_end_reasoning() || matcher_ : matcher_.has_value(); }
+
+  void fill_mask(std::span<uint32_t> mask) override {
+    if (reasoning_) {
+      fill_reasoning(mask);
+    } else {
+      fill_answer(mask);
+    }
+    if (const auto rest = answer_->special.vocab_size % 32; rest != 0) mask.back() &= (uint32_t{1} << rest) - 1;
+  }
+
+  void accept(int32_t id) override {
+    if (reasoning_) {
+      ++reasoned_;
+      reasoning_ = id != answer_->special.think_end;
+      return;
+    }
+    if (!matcher_ || ended_) return;
+    try {
+      ended_ = !matcher_->AcceptToken(id) || matcher_->IsTerminated();
+    } catch (const std::exception& error) {
+      give_up(error);
+    }
+  }
+
+ private:
+  bool must_end_reasoning() const { return answer_->most_reasoning && reasoned_ >= *answer_->most_reasoning; }
+
+  static void allow_only(std::span<uint32_t> mask, int32_t id) {
+    std::fill(mask.begin(), mask.end(), 0U);
+    mask[id / 32] = uint32_t{1} << (id % 32);
+  }
+
+  void fill_reasoning(std::span<uint32_t> mask) const {
+    const auto& special = answer_->special;
+    if (must_end_reasoning()) return allow_only(mask, *special.think_end);
+    std::fill(mask.begin(), mask.end(), ~0U);
+    if (!matcher_) return;
+    for (const auto id : {std::optional(special.eos), special.dsml}) {
+      if (id) mask[*id / 32] &= ~(uint32_t{1} << (*id % 32));
+    }
+  }
+
+  void fill_answer(std::span<uint32_t> mask) {
+    if (ended_) return allow_only(mask, answer_->special.eos);
+    auto size = static_cast<int64_t>(mask.size());
+    DLTensor tensor{.data = mask.data(),
+                    .device = {kDLCPU, 0},
+                    .ndim = 1,
+                    .dtype = xgrammar::GetBitmaskDLType(),
+                    .shape = &size,
+                    .strides = nullptr,
+                    .byte_offset = 0};
+    try {
+      matcher_->FillNextTokenBitmask(&tensor);
+    } catch (const std::exception& error) {
+      give_up(error);
+    }
+    const bool stuck = std::all_of(mask.begin(), mask.end(), [](uint32_t word) { return word == 0; });
+    if (ended_ || stuck) allow_only(mask, answer_->special.eos);
+  }
+
+  void give_up(const std::exception& error) {
+    spdlog::error("a grammar failed in the middle of an answer, which ends here: {}", plain_message(error.what()));
+    ended_ = true;
+  }
+
+  std::shared_ptr<const AnswerGrammar> answer_;
+  std::optional<xgrammar::GrammarMatcher> matcher_;
+  bool reasoning_;
+  int64_t reasoned_ = 0;
+  bool ended_ = false;  // nothing but the end may come
+};
+
+}  // namespace
+
+std::shared_ptr<TokenConstraint> answer_constraint(std::shared_ptr<const AnswerGrammar> grammar) {
+  return std::make_shared<AnswerConstraint>(std::move(grammar));
+}
+
+}  // namespace gannet::text
