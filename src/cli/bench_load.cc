@@ -87,7 +87,7 @@ Status LoadClient::run(const std::vector<Stream>& streams, size_t concurrent) {
   size_t ended = 0;
   Status status;
   std::array<epoll_event, 256> events;
-  while (status && ended < streams.size()) {
+  while (status && !stopped_ && ended < streams.size()) {
     const auto now = Clock::now();
     while (status && opened < streams.size() && begin + streams[opened].start <= now &&
            (concurrent == 0 || opened - ended < concurrent)) {

@@ -27,9 +27,11 @@ class LoadClient {
   LoadClient(uint16_t port, std::string path, OnEvent on_event)
       : port_(port), path_(std::move(path)), on_event_(std::move(on_event)) {}
 
-  // Runs all streams to their ends; `concurrent` at a time, 0 for all. Error (failed): one was refused or broke off, or
-  // nothing came for a while.
+  // Runs all streams to their ends, or until stop(); `concurrent` at a time, 0 for all. Error (failed): one was refused
+  // or broke off, or nothing came for a while.
   Status run(const std::vector<Stream>& streams, size_t concurrent = 0);
+  // Callable from `on_event`.
+  void stop() { stopped_ = true; }
 
  private:
   struct Connection {
@@ -48,6 +50,7 @@ class LoadClient {
   std::string path_;
   OnEvent on_event_;
   int epoll_ = -1;
+  bool stopped_ = false;
   std::vector<Connection> connections_;
 };
 

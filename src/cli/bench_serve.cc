@@ -27,6 +27,8 @@ namespace {
 using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
+constexpr double kLongestStart = 30;  // seconds until all streams run, on a busy machine
+
 struct Options {
   std::string model;
   bool json = false;
@@ -103,27 +105,30 @@ struct Overhead {
 // Reads the null engine's tokens and times them while all streams run.
 class OverheadMeter {
  public:
-  OverheadMeter(const NullEngine& engine, const Options& options, int64_t tokens)
-      : engine_(engine), tokens_(tokens), seen_(static_cast<size_t>(options.streams)) {}
+  OverheadMeter(const NullEngine& engine, const Options& options)
+      : engine_(engine), seconds_(static_cast<double>(options.seconds)), seen_(static_cast<size_t>(options.streams)) {}
 
-  void take(size_t stream, std::string_view event, Clock::time_point now) {
+  // False once there is nothing more to measure.
+  bool take(size_t stream, std::string_view event, Clock::time_point now) {
     constexpr std::string_view kContent = R"("content":")";
     const auto at = event.find(kContent);
-    if (at == std::string_view::npos) return;
+    if (at == std::string_view::npos) return true;
     int64_t count = 0;
     for (size_t i = at + kContent.size(); i < event.size() && event[i] == 'x'; ++i) ++count;
-    if (count == 0) return;
-    if (seen_[stream] == 0 && ++begun_ == std::ssize(seen_)) begin(now);
+    if (count == 0) return true;
     const int64_t first = seen_[stream];
     seen_[stream] += count;
-    if (!running_) return;
+    if (first == 0 && ++begun_ == std::ssize(seen_)) begin(now);
+    if (begun_ < std::ssize(seen_)) return true;
     ++result_.events;
     result_.tokens += count;
     for (int64_t index = first; index < first + count; ++index) {
       const auto given = engine_.given(static_cast<int64_t>(stream), index);
       if (given >= began_) result_.latency.push_back(seconds_of(now - given));
     }
-    if (seen_[stream] == tokens_) end(now);
+    if (seconds_of(now - began_) < seconds_) return true;
+    end(now);
+    return false;
   }
 
   Overhead result() {
@@ -133,23 +138,20 @@ class OverheadMeter {
 
  private:
   void begin(Clock::time_point now) {
-    running_ = true;
     began_ = now;
     process_cpu_ = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
     client_cpu_ = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
   }
   void end(Clock::time_point now) {
-    running_ = false;
     result_.seconds = seconds_of(now - began_);
     result_.client_cpu = cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - client_cpu_;
     result_.server_cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - process_cpu_ - result_.client_cpu;
   }
 
   const NullEngine& engine_;
-  const int64_t tokens_;
+  const double seconds_;
   std::vector<int64_t> seen_;  // tokens of each stream
   int64_t begun_ = 0;
-  bool running_ = false;
   Clock::time_point began_;
   double process_cpu_ = 0;
   double client_cpu_ = 0;
@@ -174,8 +176,8 @@ Result<Overhead> measure_overhead(const Options& options) {
   const int64_t vocab = least_byte_tokenizer_size();
   GANNET_TRY(const auto tokenizer, text::Tokenizer::parse(byte_tokenizer_json(vocab), "the byte tokenizer"));
   GANNET_TRY(const auto ids, tokenizer.encode("x"));
-  // The streams begin within a second, and the slowest one's start waits for the others' tokens.
-  const auto tokens = static_cast<int64_t>(options.pace * static_cast<double>(options.seconds + 2)) + 1;
+  const double longest = static_cast<double>(options.seconds) + kLongestStart;
+  const auto tokens = static_cast<int64_t>(options.pace * longest) + 1;
   NullEngine engine({.vocab_size = vocab,
                      .id = ids.front(),
                      .pace = std::chrono::microseconds(static_cast<int64_t>(1e6 / options.pace)),

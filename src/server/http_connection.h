@@ -17,7 +17,7 @@
 #include "server/http.h"
 #include "server/http_server.h"
 
-// Inside of the HTTP server: only http_server.cc and http_connection.cc include this.
+// Inside of the HTTP server: only http_server.cc, http_connection.cc and its test include this.
 namespace gannet::server {
 
 class Connection;
