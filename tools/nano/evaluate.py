@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import pathlib
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import torch
@@ -18,7 +20,6 @@ from .check_reference import load_model
 from .data.mix import Generators, held_out_sets
 from .data.pack import held_out_rows
 from .model import Batch, Mode, Model
-from .tokenizer import Encoder
 
 TOKENS = 65536
 
@@ -100,15 +101,15 @@ def evaluate(model: Model, sets: dict, mode: Mode, tokens: int = TOKENS, replay:
 
 def build_sets(corpus: str, tokenizer: str, items: int, seed: int = 4711, names: list[str] | None = None,
                length: int = 0) -> dict:
-    """Packed held-out sets; `length` makes all rows that long (one shape, one compilation)."""
-    g, encoder = Generators(corpus), Encoder(tokenizer)
+    """Packed held-out sets; `length` makes all rows that long (one shape, one compilation). Every set is made by a
+    process of its own: a trainer waits for them."""
     out = {}
-    for i, (name, (usual, make, split)) in enumerate(held_out_sets(g).items()):
-        if names and name not in names:
-            continue
-        count = items if usual <= 1024 else max(32, items // 2)
-        out[name] = held_out_rows(g, encoder, make, split, length or usual, count, seed + i)
-    return out
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        for i, (name, (usual, *_)) in enumerate(held_out_sets(Generators(corpus)).items()):
+            if not names or name in names:
+                count = items if usual <= 1024 else max(32, items // 2)
+                out[name] = pool.submit(held_out_rows, corpus, tokenizer, name, length, count, seed + i)
+        return {name: rows.result() for name, rows in out.items()}
 
 
 def table(report: dict) -> str:

@@ -1,12 +1,13 @@
 """Trains nano on one GPU.
 
     python -m nano.train --corpus DIR --tokenizer FILE --out DIR --seconds 1200            # from nothing, both phases
-    python -m nano.train ... --init-from MODEL_DIR --phases long --rate 0.4 --seconds 600  # continue a released file
+    python -m nano.train ... --init-from MODEL_DIR --phases more --seconds 1080            # continue a released file
     python -m nano.train ... --resume STATE.pt                                             # continue an interrupted run
 
 Phase "short" trains rows of 1,024 tokens with plain arithmetic and every entry visible; phase "long" rows of 4,096 with
-everything an engine does: quantised weights and caches, Q8 activations, top-k selection, simulated replay cuts. The
-learning rate follows the clock: constant for the first half, then linear to 3 %.
+everything an engine does: quantised weights and caches, Q8 activations, top-k selection, simulated replay cuts. "more"
+is "long" with another mix, to go on from a trained model. The learning rate follows the clock, which a resumed run
+continues: constant for the first half, then linear to 3 %.
 
 OUT receives log.jsonl, the newest checkpoint (OUT/model) and, with --save-state, OUT/state.pt with everything needed to
 resume: masters, optimiser state and the number of the next batch (batches are functions of seed and number).
@@ -50,6 +51,7 @@ PLAIN, FULL = Mode(cache_quant=False, act_quant=False, select=False), Mode()
 PHASES = {
     "short": Phase(Stage("short", "short", 1024, replay=0.05), PLAIN, False, 0.42),
     "long": Phase(Stage("long", "long", 4096, replay=0.35), FULL, True, 0.58),
+    "more": Phase(Stage("more", "more", 4096, replay=0.35), FULL, True, 1.0),
 }
 # Small held-out sets that are looked at while training.
 WATCHED = ["chat, known intents in new wordings", "knowledge", "sums", "two-step problems, thinking", "tools",
@@ -160,7 +162,7 @@ class Run:
 
     def run(self) -> None:
         a, totals = self.a, torch.zeros(3, device=self.params.device)
-        next_export, next_watch, reported = a.export_every, a.watch_every, time.time()
+        next_export, next_watch, reported = self.elapsed + a.export_every, self.elapsed + a.watch_every, time.time()
         self.params.refresh(self.phases[self.phase].quantise)
         first_in_phase = True
         while self.elapsed < a.seconds and (not a.steps or self.step < a.steps):

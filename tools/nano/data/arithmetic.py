@@ -34,7 +34,9 @@ def compute(op: str, a: int, b: int) -> int:
 
 SUM_ASKS = ["What is {e}?", "What is {e}?", "{e}", "{e} = ?", "{e}=", "Calculate {e}.", "How much is {e}?", "What's {e}?",
             "Please calculate {e}.", "Work out {e}.", "Compute {e}.", "Can you tell me what {e} is?", "Solve {e}.",
-            "Hi! What is {e}?", "Hello, how much is {e}?", "Tell me {e}.", "I need the result of {e}.", "{e}?",
+            "Hi! What is {e}?", "Hello, how much is {e}?", "Do you know what {e} is?", "What do I get for {e}?",
+            "Evaluate {e}.", "Result of {e}?", "The answer to {e}, please.", "I want to know {e}.", "Can you calculate {e}?", "Could you work out {e}?",
+            "Please solve {e}.", "How much does {e} make?", "Quick: {e}", "Say what {e} is.", "Nano, what is {e}?", "Tell me {e}.", "I need the result of {e}.", "{e}?",
             "What does {e} make?", "Find {e}.", "Give me {e}."]
 WORD_FORMS = {"+": ["{a} plus {b}", "the sum of {a} and {b}", "{a} and {b} together"],
               "-": ["{a} minus {b}", "the difference of {a} and {b}"],
@@ -89,15 +91,22 @@ def sums(src: Source) -> Item:
 
 START = ["{N} has {n} {items}.", "{N} has {n} {items}.", "There are {n} {items} in {N}'s basket.", "{N} owns {n} {items}.",
          "{N} starts with {n} {items}.", "{N} has collected {n} {items}.", "In the morning {N} has {n} {items}.",
-         "{N} keeps {n} {items} in a box.", "{N} brings {n} {items} to school.", "At first {N} has {n} {items}."]
+         "{N} keeps {n} {items} in a box.", "{N} brings {n} {items} to school.", "At first {N} has {n} {items}.",
+         "{N} counts {n} {items}.", "{N} begins with {n} {items}.", "On the table {N} has {n} {items}.", "{N} got {n} {items} from {M}.",
+         "There are {n} {items} on {N}'s shelf.", "{N} stores {n} {items}.", "{N} had {n} {items}.", "Yesterday {N} had {n} {items}."]
 GAIN = ["{He} buys {n} more.", "{He} gets {n} more from {M}.", "{M} gives {him} {n} more.", "{He} finds {n} {items}.",
         "Then {he} buys {n} more {items}.", "{He} receives another {n} {items}.", "{M} brings {him} {n} {items}.",
         "A friend gives {him} {n} more {items}.", "{He} wins {n} {items} in a game.", "{He} adds {n} {items}.",
-        "Later {he} picks up {n} more.", "{He} is given {n} extra {items}."]
+        "Later {he} picks up {n} more.", "{He} is given {n} extra {items}.", "{He} collects {n} more {items}.", "{M} sends {him} {n} more.",
+        "{He} makes {n} more {items}.", "Then {M} hands {him} {n} {items}.", "{He} takes {n} more from the shop.", "{He} borrows {n} {items} from {M}.",
+        "For {his} birthday {he} gets {n} {items}.", "{He} found {n} more.", "{M} gave {him} {n} more {items}.", "{He} bought {n} more {items}.",
+        "The number grows by {n}.", "{He} adds another {n}."]
 LOSS = ["{He} gives {n} to {M}.", "{He} loses {n} of them.", "{He} sells {n}.", "{He} gives away {n} {items}.",
         "Then {he} sells {n} {items} to {M}.", "{M} takes {n} of them.", "{He} throws away {n} {items}.",
         "{He} uses {n} of them.", "{He} hands {n} {items} to {M}.", "{He} leaves {n} of them at home.",
-        "Later {he} drops {n} and they are gone.", "{N} lends {n} {items} to {M}."]
+        "Later {he} drops {n} and they are gone.", "{N} lends {n} {items} to {M}.", "{He} donates {n} {items}.", "{He} gave {n} to {M}.",
+        "{He} lost {n} {items}.", "{He} sold {n} of them.", "{M} borrows {n} {items}.", "{He} returns {n} {items} to the shop.", "{n} of them break.",
+        "{n} {items} go missing.", "{He} sends {n} {items} to {M}.", "{He} trades {n} away.", "The number falls by {n}.", "{M} steals {n} {items}."]
 EATS = ["{He} eats {n} of them.", "{He} eats {n} {items}.", "{He} and {M} eat {n} of them.", "{M} eats {n} {items}."]
 TIMES = ["Then {his} number of {items} grows to {n} times as many.", "{He} works hard and now has {n} times as many.",
          "{M} has {n} times as many {items}. {He} gets all of them instead of {his} own."]
@@ -106,7 +115,9 @@ SHARE = ["{He} shares them equally among {n} friends and asks how many each one 
          "{He} puts them into {n} equal bags."]
 NOW = ["How many {items} does {N} have now?", "How many {items} does {N} have in the end?", "How many does {he} have now?",
        "How many {items} are left?", "How many {items} has {N} now?", "What is the number of {items} {N} has at the end?",
-       "How many {items} does {he} have?"]
+       "How many {items} does {he} have?", "How many {items} does that make?", "How many {items} remain?", "Tell me how many {items} {N} has now.",
+       "How many does {N} have in total?", "How many {items} does {he} own after that?", "With how many {items} does {N} end up?",
+       "How many {items} are there now?", "What number of {items} does {N} have now?", "How many {items} does {N} have left?"]
 
 
 class Problem:
@@ -175,23 +186,30 @@ def groups(src: Source) -> Problem:
     start = src.wording("groups", [
         "{N} has {a} {boxes} with {b} {items} each.", "There are {a} {boxes} with {b} {items} in each.",
         "{N} fills {a} {boxes} with {b} {items} each.", "{N} buys {a} {boxes}. Each {box} holds {b} {items}.",
-        "In a room there are {a} {boxes} of {b} {items} each.", "{N} sees {a} {boxes}, and every {box} has {b} {items}."])
+        "In a room there are {a} {boxes} of {b} {items} each.", "{N} sees {a} {boxes}, and every {box} has {b} {items}.",
+        "{N} has {a} {boxes}. In every {box} there are {b} {items}.", "{N} packs {b} {items} into each of {a} {boxes}.",
+        "Each of {a} {boxes} contains {b} {items}.", "A shop has {a} {boxes} with {b} {items} in every {box}.",
+        "{a} {boxes} stand in a hall. Each one holds {b} {items}.", "{N} carries {a} {boxes} of {b} {items} each."])
     total, steps = a * b, [step("*", a, b)]
     text = start.format(N=name, a=a, b=b, box=box[0], boxes=box[1], items=many)
     if src.chance(0.5):
         c = src.number(1, 50)
         more = src.wording("groups-more", ["{O} brings {c} more {items}.", "Then {c} more {items} come.", "{O} adds {c} {items}.",
-                                           "Another {c} {items} lie on the table."])
+                                           "Another {c} {items} lie on the table.", "{O} puts {c} more {items} there.",
+                                           "{c} {items} are added.", "{O} finds another {c} {items}.", "{O} buys {c} extra {items}."])
         op = "+"
     else:
         c = src.number(1, total - 1)
         more = src.wording("groups-less", ["{O} takes {c} {items}.", "Then {c} {items} are sold.", "{O} uses {c} of them.",
-                                           "{c} of the {items} are broken."])
+                                           "{c} of the {items} are broken.", "{O} carries {c} {items} away.", "{c} {items} get lost.",
+                                           "{O} gives {c} {items} away.", "{O} removes {c} of them."])
         op = "-"
     steps.append(step(op, total, c))
     total = compute(op, total, c)
     ask = src.wording("groups-ask", ["How many {items} are there now?", "How many {items} are there in all?",
-                                     "How many {items} are there in the end?", "What is the number of {items} now?"])
+                                     "How many {items} are there in the end?", "What is the number of {items} now?",
+                                     "How many {items} does that make?", "How many {items} are there altogether?",
+                                     "Tell me the number of {items}.", "How many {items} can one count now?"])
     noun, verb = (one, "is") if total == 1 else (many, "are")
     return Problem(f"{text} {more.format(O=other, c=c, items=many)} {ask.format(items=many)}", steps,
                    f"There {verb} {total} {noun}.", f"groups|{a}|{b}|{op}{c}")
@@ -200,7 +218,7 @@ def groups(src: Source) -> Problem:
 def shopping(src: Source) -> Problem:
     """n things at a price each; change from a note, or the total with something else."""
     name = src.pick(W.FIRST_NAMES)
-    he, his, _ = W.pronoun(name)
+    he, his, him = W.pronoun(name)
     one, many = src.pick(W.COUNTABLE)
     n, price = src.number(2, 12), src.number(2, 15)
     cost = n * price
@@ -208,22 +226,30 @@ def shopping(src: Source) -> Problem:
     steps = [step("*", n, price)]
     text = src.wording("shop", ["{N} buys {n} {items} for {p} {u} each.", "A {item} costs {p} {u}. {N} buys {n} {items}.",
                                 "{N} wants {n} {items} at {p} {u} each.", "At the market {N} takes {n} {items} for {p} {u} each.",
-                                "One {item} costs {p} {u}, and {N} needs {n} {items}."])
+                                "One {item} costs {p} {u}, and {N} needs {n} {items}.", "{N} orders {n} {items}. Each one costs {p} {u}.",
+                                "{N} pays {p} {u} for each of {n} {items}.", "The price of one {item} is {p} {u}. {N} takes {n} of them.",
+                                "In a shop {N} chooses {n} {items} for {p} {u} each.", "{N} gets {n} {items} that cost {p} {u} each."])
     text = text.format(N=name, n=n, p=price, u=unit, item=one, items=many).replace("A " + one, W.capital(W.article(one)))
     if src.chance(0.55):
         paid = cost + src.number(1, 60)
-        more = src.wording("pays", ["{He} pays with {q} {u}.", "{He} has {q} {u}.", "{He} gives the seller {q} {u}."])
-        ask = src.wording("change", ["How many {u} does {he} get back?", "How much money is left?", "How many {u} does {he} have left?"])
+        more = src.wording("pays", ["{He} pays with {q} {u}.", "{He} has {q} {u}.", "{He} gives the seller {q} {u}.", "{He} hands over {q} {u}.",
+                                    "{He} came with {q} {u}.", "{He} puts {q} {u} on the counter."])
+        ask = src.wording("change", ["How many {u} does {he} get back?", "How much money is left?", "How many {u} does {he} have left?",
+                                        "How much change does {he} get?", "What is the change?", "How many {u} remain?",
+                                        "How many {u} are left over?"])
         steps.append(step("-", paid, cost))
         answer, key = f"{name} has {paid - cost} {unit} left.", f"-{paid}"
         more = more.format(He=W.capital(he), q=paid, u=unit)
     else:
         extra = src.number(1, 60)
-        more = src.wording("extra", ["{He} also buys a book for {q} {u}.", "{He} also pays {q} {u} for a bag.", "The way home costs {q} {u}."])
-        ask = src.wording("total", ["How many {u} does {he} spend in all?", "How much does {he} pay together?", "What does it cost in total?"])
+        more = src.wording("extra", ["{He} also buys a book for {q} {u}.", "{He} also pays {q} {u} for a bag.", "The way home costs {q} {u}.",
+                                     "A drink costs {him} {q} {u} more.", "Then {he} spends {q} {u} more.", "{He} adds a lamp for {q} {u}.",
+                                     "The bus costs {q} {u}."])
+        ask = src.wording("total", ["How many {u} does {he} spend in all?", "How much does {he} pay together?", "What does it cost in total?", "How many {u} is that together?",
+                                       "How much money does {he} spend?", "What is the whole price?", "How many {u} does {he} need?"])
         steps.append(step("+", cost, extra))
         answer, key = f"{name} pays {cost + extra} {unit}.", f"+{extra}"
-        more = more.format(He=W.capital(he), q=extra, u=unit)
+        more = more.format(He=W.capital(he), he=he, him=him, q=extra, u=unit)
     return Problem(f"{text} {more} {ask.format(u=unit, he=he)}", steps, answer, f"shop|{n}|{price}|{key}")
 
 
@@ -236,21 +262,26 @@ def comparison(src: Source) -> Problem:
     if kind == "more":
         k = src.number(1, 99)
         text = src.wording("cmp-more", ["{A} has {a} {items}. {B} has {k} more than {A}.", "{A} owns {a} {items} and {B} owns {k} more than {A}.",
-                                        "{B} has {k} more {items} than {A}, who has {a}."])
+                                        "{B} has {k} more {items} than {A}, who has {a}.", "{A} found {a} {items}. {B} found {k} more than that.",
+                                        "{A} has {a} {items}, {B} has {k} more."])
         op = "+"
     elif kind == "fewer":
         k = src.number(1, a - 1)
         text = src.wording("cmp-fewer", ["{A} has {a} {items}. {B} has {k} fewer than {A}.", "{A} owns {a} {items} and {B} owns {k} fewer than {A}.",
-                                         "{B} has {k} fewer {items} than {A}, who has {a}."])
+                                         "{B} has {k} fewer {items} than {A}, who has {a}.", "{A} found {a} {items}. {B} found {k} fewer than that.",
+                                         "{A} has {a} {items}, {B} has {k} fewer."])
         op = "-"
     else:
         a, k = src.number(2, 40), src.number(2, 5)
         text = src.wording("cmp-times", ["{A} has {a} {items}. {B} has {k} times as many.", "{A} owns {a} {items} and {B} owns {k} times as many as {A}.",
-                                         "{B} has {k} times as many {items} as {A}, who has {a}."])
+                                         "{B} has {k} times as many {items} as {A}, who has {a}.", "{A} found {a} {items}. {B} found {k} times as many.",
+                                         "{A} has {a} {items}, {B} has {k} times as many."])
         op = "*"
     b = compute(op, a, k)
     steps = [step(op, a, k), step("+", a, b)]
-    ask = src.wording("together", ["How many {items} do they have together?", "How many {items} do {A} and {B} have in all?", "How many do they have altogether?"])
+    ask = src.wording("together", ["How many {items} do they have together?", "How many {items} do {A} and {B} have in all?", "How many do they have altogether?",
+                                   "How many {items} is that together?", "How many {items} do both have?", "What is their total number of {items}?",
+                                   "How many {items} do the two own together?"])
     slots = dict(A=a_name, B=b_name, a=a, k=k, items=many)
     return Problem(f"{text.format(**slots)} {ask.format(**slots)}", steps, f"Together they have {a + b} {many}.",
                    f"cmp|{a}|{op}{k}")
@@ -268,17 +299,22 @@ def sharing(src: Source) -> Problem:
         a, op = total + b, "-"
         change = src.wording("share-less", ["{He} keeps {b} for {him}self and shares the rest among {k} friends.",
                                             "{He} loses {b} and shares the rest equally among {k} children.",
-                                            "{b} of them are bad, and {he} shares the others among {k} friends."])
+                                            "{b} of them are bad, and {he} shares the others among {k} friends.",
+                                            "{He} gives {b} away and puts the rest into {k} equal bags.",
+                                            "{He} takes {b} out and divides the rest among {k} children."])
     else:
         b = src.number(1, max(1, total - 1)) if total > 1 else 0
         a, op = total - b, "+"
         change = src.wording("share-more", ["{He} gets {b} more and shares all of them among {k} friends.",
                                             "{He} buys {b} more and puts all of them into {k} equal bags.",
-                                            "{He} finds {b} more and divides them equally among {k} children."])
+                                            "{He} finds {b} more and divides them equally among {k} children.",
+                                            "{He} adds {b} and shares everything among {k} friends.",
+                                            "{He} collects {b} more and deals all of them out to {k} children."])
     steps = [step(op, a, b), step("/", total, k)]
     text = f"{name} has {a} {many}. " + change.format(He=W.capital(he), he=he, him=him, b=b, k=k)
     unit = "bag" if "bags" in change else "child" if "children" in change else "friend"
-    ask = src.wording("each", ["How many {items} does each {unit} get?", "How many {items} are there for each {unit}?", "How many for each {unit}?"])
+    ask = src.wording("each", ["How many {items} does each {unit} get?", "How many {items} are there for each {unit}?", "How many for each {unit}?",
+                               "How many {items} does one {unit} get?", "What does each {unit} get?", "How many {items} go to each {unit}?"])
     noun = one if each == 1 else many
     return Problem(f"{text} {ask.format(items=many, unit=unit)}", steps, f"Each {unit} gets {each} {noun}.", f"share|{a}|{op}{b}|{k}")
 

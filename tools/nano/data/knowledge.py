@@ -112,8 +112,8 @@ def choose(src: Source) -> Turn:
 
     def draw():
         a, b = src.sample(kinds, 2)
-        good, bad = src.sample(KINDS[a], src.number(1, 3)), src.sample(KINDS[b], src.number(1, 3))
-        good = [g for g in good if g not in bad]
+        bad = src.sample([w for w in KINDS[b] if w not in KINDS[a]], src.number(1, 3))
+        good = src.sample(KINDS[a], src.number(1, 3))
         mixed = good + bad
         src.rng.shuffle(mixed)
         return "choose|" + a + "|" + " ".join(mixed), (a, [m for m in mixed if m in good], mixed)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..tokenizer import Encoder
 from .base import Item, Source
-from .mix import Generators, render
+from .mix import Generators, held_out_sets, render
 
 ALIGN = 8       # compressor pairs and candidate blocks start with the conversation
 WINDOW = 128
@@ -99,7 +99,7 @@ class Packer:
 class Stage:
     """What the workers produce."""
     name: str
-    mix: str                    # "short" or "long"
+    mix: str                    # "short", "long" or "more"
     length: int
     replay: float               # share of longer conversations with a simulated replay cut
     english: float = 0.05       # share of rows that are English only
@@ -176,8 +176,11 @@ class Feed:
             p.terminate()
 
 
-def held_out_rows(g: Generators, encoder: Encoder, make, split: str, length: int, items: int, seed: int):
+def held_out_rows(corpus: str, tokenizer: str, name: str, length: int, items: int, seed: int):
     """(packed rows, label of each graded answer) of a held-out set, without English and without replay."""
+    generators, encoder = Generators(corpus), Encoder(tokenizer)
+    usual, make, split = held_out_sets(generators)[name]
+    length = length or usual
     packer, src = Packer(length, None, np.random.default_rng(seed), 0.0), Source(seed, split)
     done, labels, count = [], [], 0
     while count < items:

@@ -14,6 +14,9 @@ from .recall import code, invented, person, syllable
 
 # verb/object of what a tool does | other ways to ask for it
 ACTIONS = """get/weather forecast|see the weather|check the forecast
+get/weather|see the weather|check the forecast
+get/current weather|see the weather now|check the weather now
+get/current time|tell the time|check the clock
 send/email|write a mail|mail something
 send/message|text someone|drop a message
 create/event|add something to the calendar|plan an event
@@ -91,6 +94,9 @@ lookup/definition|explain a word|find the meaning""".splitlines()
 
 # What such a tool usually takes (first spellings of the parameters below), and how people ask for it as a question.
 NATURAL = dict(line.split(": ") for line in """get/weather forecast: city date days unit
+get/weather: city unit date
+get/current weather: city unit
+get/current time: city
 send/email: recipient title text
 send/message: recipient text
 create/event: title date time
@@ -141,6 +147,9 @@ close/ticket: id
 rent/car: city days
 lookup/definition: query language""".splitlines())
 AS_QUESTION = {
+    "get/weather": ["What is the weather {p}?", "How is the weather {p}?", "What's the weather like {p}?", "Tell me the weather {p}."],
+    "get/current weather": ["What is the weather {p} now?", "How is the weather {p}?", "What's the weather like {p}?", "What is the weather {p}?"],
+    "get/current time": ["What time is it {p}?", "What is the time {p}?", "Tell me the time {p}."],
     "get/weather forecast": ["What is the weather {p}?", "How is the weather {p}?", "What's the weather like {p}?", "What will the weather be {p}?"],
     "get/time": ["What time is it {p}?", "What is the time {p}?"],
     "get/news": ["What is new {p}?", "What are the headlines {p}?"],
@@ -154,6 +163,22 @@ AS_QUESTION = {
     "search/books": ["Which books are there {p}?"],
     "lookup/definition": ["What does the dictionary say {p}?"],
 }
+
+
+# Verbs and things that make further tools, every pair of them: names that can only be read, not remembered.
+VERBS = """get set find add remove create delete update list check start stop open close send move copy rename archive restore export
+import merge split sort filter count measure scan print sign approve reject assign share lock unlock enable disable book cancel
+renew order track rate review plan record replay load save clean repair inspect test build deploy sync fetch push pull read write
+show hide draw paint mix heat cool fill empty weigh pack ship buy sell rent lend""".split()
+THINGS = """account album alert article asset backup badge balance banner basket battery bill block board booking branch budget
+bug camera campaign card cart case catalogue channel chapter chart claim class client clip comment company contract course cover
+customer dashboard device diary discount door draft drive employee engine entry event exam fan feed field flag form gate gift group
+guest heater invoice item job journal key label lamp lesson library licence link list loan log machine map meal member memo menu
+model monitor motor network offer page parcel patient payment permit photo plan plant playlist policy pool poster prescription
+printer product profile project pump quiz receipt record region rental report request reward robot role rota route rule sample
+score screen seat section sensor server shelf shift shop signal site sketch slide slot snapshot song stage statement station
+stream student subscription supplier survey switch table tag team template tent theme thread ticket token tool topic tour track
+trade trip truck tutorial valve vehicle vendor video visit voucher warehouse watch widget window workshop zone""".split()
 
 
 @dataclass
@@ -218,13 +243,60 @@ PARAMETERS = [
     Parameter(["email", "address", "mail"], "Email address", ["at {v}", "using the address {v}"], lambda s: f"{s.pick(W.FIRST_NAMES).lower()}@{syllable(s)}.example"),
     Parameter(["temperature", "degrees", "target"], "Degrees", ["to {v} degrees", "at {v} degrees"], lambda s: s.number(5, 35), "integer"),
 ]
+# Names that any tool may give to a number, a word, a choice or a switch.
+NUMBERS = """width height depth weight speed volume age floor page score year duration_hours distance_km port rank batch retries
+timeout offset capacity pages seats points rooms copies level_number chapter percent ratio brightness pressure rate step lines
+stars channel_number shelf_number rows columns""".split()
+WORDS = """author brand model version owner manager team branch supplier customer department material flavour animal vehicle job
+sport instrument drink food host region server_name project client group username nickname brand_name sender teacher driver user
+tool_name label_text source topic_name station shop product device_name""".split()
+CHOICES = {"mode": "fast slow auto manual", "format": "pdf csv json xml html", "status": "open closed pending done",
+           "order": "asc desc", "quality": "draft good best", "frequency": "daily weekly monthly yearly", "direction": "left right up down",
+           "visibility": "public private hidden", "method": "card cash transfer", "season": "spring summer autumn winter",
+           "role": "admin editor viewer guest", "severity": "minor major critical", "layout": "list grid table", "gender": "male female other",
+           "transport": "bus train car plane", "state": "on off", "theme": "dark light", "plan": "free basic pro", "stage": "test live"}
+SWITCHES = """force verbose overwrite archived active enabled draft_only include_tax with_breakfast express gift_wrap return_trip
+anonymous repeat shuffle compressed encrypted refundable""".split()
+
+
+def free_parameter(src: Source) -> Parameter:
+    """A parameter whose name belongs to no known kind; the request has to say the name."""
+    def name(options) -> str:
+        fitting = [o for o in options if held_out("tool-key|" + o, 0.1) == (src.split == "wording")]
+        return src.pick(fitting or list(options))
+    said = ["with {k} {v}", "with a {k} of {v}", "and {k} {v}", "with the {k} {v}", "whose {k} is {v}", "{k} {v}"]
+    r = src.rng.random()
+    if r < 0.35:
+        key, top = name(NUMBERS), src.pick([10, 100, 999])
+        return Parameter([key], spoken(key).capitalize(), said, lambda s: s.number(1, top), "integer")
+    if r < 0.7:
+        key = name(WORDS)
+        make = src.pick([person, phrase, lambda s: s.pick(W.ANIMALS), lambda s: s.pick(W.MATERIALS), lambda s: s.pick(W.JOBS), invented, code])
+        return Parameter([key], f"The {spoken(key)}", said, make)
+    if r < 0.88:
+        key = name(CHOICES)
+        options = CHOICES[key].split()
+        return Parameter([key], f"The {key} to use", [*said, "in the {k} {v}", "using {v} {k}"], lambda s: s.pick(options), "string", options)
+    key = name(SWITCHES)
+    return Parameter([key], f"Whether {spoken(key)}", ["with {k} set to {v}", "{k} {v}", "with {k} = {v}"], lambda s: s.chance(0.5), "boolean")
+
+
+def spoken(key: str) -> str:
+    return key.replace("_", " ")
+
+
 NEUTRAL = ["with {k} {v}", "{k}: {v}", "using {k} = {v}", "where {k} is {v}"]
 DESCRIPTIONS = ["{V} {o}.", "{V} the {o}", "{V} {o} with the given data.", "Use this to {v} {o}.", "Tool to {v} {o}.", "A function that can {v} {o}.",
-                "Lets you {v} {o}", "Call this when the user wants to {v} {o}.", "{V} {o} (internal service)"]
+                "Lets you {v} {o}", "Call this when the user wants to {v} {o}.", "{V} {o} (internal service)", "{V} one {o}.",
+                "Function: {v} {o}", "Makes it possible to {v} {o}.", "Use it to {v} {o}.", "For requests to {v} {o}.", ""]
 REQUESTS = ["{V} {o} {p}.", "Please {v} {o} {p}.", "Can you {v} {o} {p}?", "I want you to {v} {o} {p}.", "Could you {v} {o} {p}?",
             "I need to {v} {o} {p}.", "{V} the {o} {p}, please.", "Would you {v} {o} {p}?", "Hi! {V} {o} {p}.", "Use a tool to {v} {o} {p}.",
-            "Help me {v} {o} {p}.", "My request: {v} {o} {p}."]
-OTHER_REQUESTS = ["{o} {p}.", "Please {o} {p}.", "Can you {o} {p}?", "I want you to {o} {p}.", "Could you {o} {p}?", "I would like you to {o} {p}."]
+            "Help me {v} {o} {p}.", "My request: {v} {o} {p}.", "I'd like to {v} {o} {p}.", "Please {v} the {o} {p}.", "{V} this {o} {p}.",
+            "Now {v} {o} {p}.", "Can you please {v} the {o} {p}?", "I would like to {v} {o} {p}.", "Let us {v} {o} {p}.", "Go ahead and {v} {o} {p}.",
+            "It is time to {v} {o} {p}.", "Next, {v} {o} {p}.", "We have to {v} {o} {p}.", "Try to {v} {o} {p}.", "You should {v} {o} {p}.",
+            "{V} {o} for me {p}.", "Is it possible to {v} {o} {p}?", "{v} {o} {p}"]
+OTHER_REQUESTS = ["{o} {p}.", "Please {o} {p}.", "Can you {o} {p}?", "I want you to {o} {p}.", "Could you {o} {p}?", "I would like you to {o} {p}.", "Help me to {o} {p}.",
+                  "I need to {o} {p}.", "I want to {o} {p}.", "Let us {o} {p}.", "Now {o} {p}.", "Would you {o} {p}?", "I'd like to {o} {p}."]
 
 
 def styled(src: Source, words: list[str], style: int) -> str:
@@ -250,13 +322,13 @@ class Tool:
     synonyms: list[str]
     questions: list[str]
     description: str
-    parameters: list[tuple[str, Parameter]]     # key, kind
+    parameters: list[tuple[str, str, Parameter]]    # key, the key in words, kind
     required: list[str]
 
     def schema(self, rich: bool, strict: bool, listed: bool) -> dict:
         """The OpenAI function object. rich: parameters are described; strict, listed: details that clients differ in."""
         properties = {}
-        for key, p in self.parameters:
+        for key, _, p in self.parameters:
             s: dict = {"type": p.kind}
             if p.kind == "array":
                 s["items"] = {"type": "string"}
@@ -273,6 +345,17 @@ class Tool:
         return {"name": self.name, "description": self.description, "parameters": parameters}
 
 
+def composed(src: Source) -> tuple[str, str, str, list[str]]:
+    """A tool from a free verb and thing: (action, verb, thing, synonyms). Pairs are held out like the other actions."""
+    while True:
+        verb, thing = src.pick(VERBS), src.pick(THINGS)
+        if src.chance(0.3):
+            thing = f"{src.pick(THINGS)} {thing}"
+        head = f"{verb}/{thing}"
+        if held_out("action|" + head, 0.12) == (src.split == "wording"):
+            return head, verb, thing, []
+
+
 def make_tools(src: Source, n: int, usual_only: bool = False) -> list[Tool]:
     """n tools with different actions, named in one style (a real tool set is consistent). usual_only: real-life tools
     with the parameters that one expects."""
@@ -280,12 +363,16 @@ def make_tools(src: Source, n: int, usual_only: bool = False) -> list[Tool]:
     if usual_only:
         known = [a for a in known if a.split("|")[0] in NATURAL]
     style = src.pick([0, 0, 0, 1, 1, 2, 3, 4, 5])
+    camel = not usual_only and src.chance(0.2)
     tools = []
     for action in src.sample(known if len(known) >= n else ACTIONS, n):
         head, *synonyms = action.split("|")
         verb, thing = head.split("/")
-        if not usual_only and src.chance(0.08):  # an object nobody has heard of
+        r = 1.0 if usual_only else src.rng.random()
+        if r < 0.06:  # an object nobody has heard of
             head, thing, synonyms = "", syllable(src) + syllable(src), []
+        elif r < 0.5:
+            head, verb, thing, synonyms = composed(src)
         name = styled(src, verb.split() + thing.split(), style)
         description = src.wording("tool-description", DESCRIPTIONS).format(V=W.capital(verb), v=verb, o=thing)
         parameters, used = [], set()
@@ -294,12 +381,15 @@ def make_tools(src: Source, n: int, usual_only: bool = False) -> list[Tool]:
             chosen = usual[:src.number(1, len(usual))]
         else:
             chosen = src.sample(PARAMETERS, src.pick([0, 1, 1, 2, 2, 2, 3, 3, 4]))
+            chosen = [free_parameter(src) if src.chance(0.35) else p for p in chosen]
         for p in chosen:
             key = src.wording("tool-key", p.keys, 0.1)
             if key not in used:
                 used.add(key)
-                parameters.append((key, p))
-        required = [k for k, _ in parameters if src.chance(0.7)]
+                words = key.split("_")
+                shape = words[0] + "".join(map(str.capitalize, words[1:])) if camel else key
+                parameters.append((shape, spoken(key), p))
+        required = [k for k, _, _ in parameters if src.chance(0.7)]
         tools.append(Tool(name, verb, thing, synonyms, AS_QUESTION.get(head, []), description, parameters, required))
     return tools
 
@@ -313,13 +403,13 @@ def shown(v: object) -> str:
 def call(src: Source, tool: Tool) -> tuple[str, dict]:
     """A request in words and the call that answers it."""
     arguments, phrases = {}, []
-    for key, p in tool.parameters:
+    for key, words, p in tool.parameters:
         if key not in tool.required and src.chance(0.5):
             continue
         v = p.make(src)
         arguments[key] = v
         pattern = src.pick(NEUTRAL) if src.chance(0.35) else src.pick(p.phrases)
-        phrases.append(pattern.format(k=key.replace("_", " "), v=shown(v)))
+        phrases.append(pattern.format(k=words, v=shown(v)))
     src.rng.shuffle(phrases)
     said = (" and " if src.chance(0.15) else " ").join(phrases)
     if tool.questions and said and src.chance(0.5):
@@ -399,7 +489,7 @@ def single_call(src: Source) -> Item:
     text, calls = asked
     style = (src.chance(0.6), src.chance(0.2), src.chance(0.7))
     item = Item("tool", [user(text), assistant("", call_reasoning(calls), calls)], tools=[t.schema(*style) for t in tools],
-                prompt_weight=0.05)
+                prompt_weight=0.05, answer_weight=1.5)
     return dress(src, item, thinking=0.6, system=0.35)
 
 
@@ -409,7 +499,7 @@ def session(src: Source, small_talk) -> Item:
     tools = make_tools(src, n, usual_only=src.split != "wording" and src.chance(0.35))
     style = (src.chance(0.6), src.chance(0.2), src.chance(0.7))
     messages: list[dict] = []
-    for _ in range(src.pick([1, 1, 1, 2, 2, 3])):
+    for _ in range(src.pick([1, 1, 2, 3, 4, 5])):
         if src.chance(0.15):
             t = small_talk(src)
             messages += [user(t.question), assistant(t.answer, t.reasoning)]
@@ -419,11 +509,11 @@ def session(src: Source, small_talk) -> Item:
             return session(src, small_talk)
         text, calls = asked
         messages += [user(text), assistant("", call_reasoning(calls), calls)]
-        if src.chance(0.75):
+        if src.chance(0.85):
             outputs = [result(src) for _ in calls]
             messages += [{"role": "tool", "content": o[0]} for o in outputs]
             messages.append(assistant(" ".join(o[1] for o in outputs), " ".join(o[2] for o in outputs)))
         else:
             break
-    item = Item("tool", messages, tools=[t.schema(*style) for t in tools], prompt_weight=0.05)
+    item = Item("tool", messages, tools=[t.schema(*style) for t in tools], prompt_weight=0.05, answer_weight=1.5)
     return dress(src, item, thinking=0.6, system=0.35)
