@@ -237,6 +237,7 @@ Status chat_with_model(const ChatOptions& options) {
   model.names = {session.name};
   model.tokenizer = session.tokenizer.get();
   model.engine = session.engine.get();
+  model.make_constraint = server::make_constraint(session);
   const auto backend = server::local_chat(model);
   return ChatProgram(*backend, Conversation(settings(options)), is_interactive()).run("talking to " + session.name);
 }

@@ -177,6 +177,7 @@ server::ServedModel served_model(const ServeOptions& options, const server::Mode
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   model.max_unfinished = options.engine.max_waiting + options.engine.max_num_seqs;
   model.request_timeout = std::chrono::seconds(options.request_timeout);
+  model.make_constraint = server::make_constraint(session);
   return model;
 }
 

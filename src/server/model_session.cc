@@ -67,8 +67,14 @@ Result<ModelSession> open_model(ModelFacts facts, EngineOptions options) {
   session.name = std::move(facts.name);
   session.config = std::move(facts.config);
   session.tokenizer = std::move(facts.tokenizer);
+  session.grammars = std::make_unique<text::GrammarCompiler>(*session.tokenizer, session.config.vocab_size,
+                                                             static_cast<int32_t>(session.config.eos_token_id));
   GANNET_TRY(session.engine, create_engine(std::move(options)));
   return session;
+}
+
+MakeConstraint make_constraint(const ModelSession& session) {
+  return [grammars = session.grammars.get()](const text::ChatRequest& request) { return grammars->constrain(request); };
 }
 
 }  // namespace gannet::server

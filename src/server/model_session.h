@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "server/served_model.h"
+#include "text/grammar/answer_grammar.h"
 #include "text/tokenizer.h"
 
 namespace gannet::server {
@@ -15,8 +17,12 @@ struct ModelSession {
   std::string name;  // last part of the model's path
   Config config;
   std::unique_ptr<text::Tokenizer> tokenizer;
+  std::unique_ptr<text::GrammarCompiler> grammars;
   std::unique_ptr<Engine> engine;
 };
+
+// For requests to a model of this session, which must outlive it.
+MakeConstraint make_constraint(const ModelSession& session);
 
 // What is known of a model before its weights are loaded.
 struct ModelFacts {

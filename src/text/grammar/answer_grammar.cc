@@ -55,16 +55,82 @@ std::string plain_message(std::string_view message) {
   return plain;
 }
 
-}  // namespace
-
-class AnswerGrammar {
+class AnswerConstraint : public TokenConstraint {
  public:
-  std::optional<xgrammar::CompiledGrammar> grammar;  // of what follows the reasoning; without one, anything may
-  std::string begun;                                 // its start, which stands in the prompt already
-  bool reasons = false;                              // the prompt ends inside the reasoning
-  std::optional<int64_t> most_reasoning;             // tokens; then it must end
-  SpecialTokens special;
+  AnswerConstraint(const xgrammar::CompiledGrammar& grammar, const SpecialTokens& special, bool reasons)
+      : matcher_(grammar, std::nullopt, false, 0), special_(special), reasoning_(reasons) {}
+
+  // The start of the answer, which stands in the prompt already; false if the grammar has no such answer.
+  bool begin(const std::string& text) { return text.empty() || matcher_.AcceptString(text); }
+
+  bool active() const override { return true; }
+
+  void fill_mask(std::span<uint32_t> mask) override {
+    if (reasoning_) {
+      fill_reasoning(mask);
+    } else {
+      fill_answer(mask);
+    }
+    if (const auto rest = special_.vocab_size % 32; rest != 0) mask.back() &= (uint32_t{1} << rest) - 1;
+  }
+
+  void accept(int32_t id) override {
+    if (reasoning_) {
+      reasoning_ = id != special_.think_end;
+      return;
+    }
+    if (ended_) return;
+    try {
+      ended_ = !matcher_.AcceptToken(id) || matcher_.IsTerminated();
+    } catch (const std::exception& error) {
+      give_up(error);
+    }
+  }
+
+ private:
+  void fill_reasoning(std::span<uint32_t> mask) const {
+    std::fill(mask.begin(), mask.end(), ~0U);
+    for (const auto id : {std::optional(special_.eos), special_.dsml}) {
+      if (id) mask[*id / 32] &= ~(uint32_t{1} << (*id % 32));
+    }
+  }
+
+  void fill_answer(std::span<uint32_t> mask) {
+    if (ended_) return allow_end(mask);
+    auto size = static_cast<int64_t>(mask.size());
+    DLTensor tensor{.data = mask.data(),
+                    .device = {kDLCPU, 0},
+                    .ndim = 1,
+                    .dtype = xgrammar::GetBitmaskDLType(),
+                    .shape = &size,
+                    .strides = nullptr,
+                    .byte_offset = 0};
+    try {
+      matcher_.FillNextTokenBitmask(&tensor);
+    } catch (const std::exception& error) {
+      give_up(error);
+    }
+    const bool stuck = std::all_of(mask.begin(), mask.end(), [](uint32_t word) { return word == 0; });
+    if (ended_ || stuck) allow_end(mask);
+  }
+
+  void allow_end(std::span<uint32_t> mask) const {
+    std::fill(mask.begin(), mask.end(), 0U);
+    mask[special_.eos / 32] = uint32_t{1} << (special_.eos % 32);
+  }
+
+  void give_up(const std::exception& error) {
+    spdlog::error("a grammar failed in the middle of an answer, which ends here: {}", plain_message(error.what()));
+    ended_ = true;
+  }
+
+  xgrammar::GrammarMatcher matcher_;
+  SpecialTokens special_;
+  bool reasoning_;
+  bool ended_ = false;  // nothing but the end may come
 };
+
+}  // namespace
 
 struct GrammarCompiler::Impl {
   Impl(const Tokenizer& tokenizer, int64_t vocab_size, int32_t eos, Options wanted)
@@ -153,135 +219,22 @@ GrammarCompiler::GrammarCompiler(const Tokenizer& tokenizer, int64_t vocab_size,
 
 GrammarCompiler::~GrammarCompiler() = default;
 
-Result<std::shared_ptr<const AnswerGrammar>> GrammarCompiler::compile(const ChatRequest& request) {
-  GANNET_TRY(const std::string ebnf, grammar::answer_ebnf(request, impl_->special.dsml));
+Result<std::shared_ptr<TokenConstraint>> GrammarCompiler::constrain(const ChatRequest& request) {
+  GANNET_TRY(const grammar::AnswerRules rules, grammar::answer_rules(request, impl_->special.dsml));
+  if (rules.ebnf.empty()) return nullptr;
+  auto compiled = impl_->compiled(rules.ebnf);
+  if (!compiled) {
+    return tl::unexpected(Error{compiled.error().kind, fmt::format("{}: {}", rules.field, compiled.error().message)});
+  }
   const ParseOptions parse = parse_options(request);
-  auto answer = std::make_shared<AnswerGrammar>();
-  answer->special = impl_->special;
-  answer->reasons = parse.stage == ParseOptions::Stage::reasoning && impl_->special.think_end;
-  if (answer->reasons) answer->most_reasoning = request.sampling.thinking_token_budget;
-  if (ebnf.empty() && !answer->most_reasoning) return nullptr;
-  if (ebnf.empty()) return answer;
-  auto compiled = impl_->compiled(ebnf);
-  if (!compiled) {
-    Error error = compiled.error();
-    if (error.kind == ErrorKind::invalid_input) error.message = "the form that the answer must have: " + error.message;
-    return tl::unexpected(std::move(error));
+  const bool reasons = parse.stage == ParseOptions::Stage::reasoning && impl_->special.think_end;
+  auto constraint = std::make_shared<AnswerConstraint>(*compiled, impl_->special, reasons);
+  // The message that the prompt ends with goes on.
+  const bool continues = !request.messages.empty() && request.messages.back().prefix && !reasons;
+  if (continues && !constraint->begin(request.messages.back().content)) {
+    return invalid_input("messages: the last one begins the answer in a way that {} does not allow", rules.field);
   }
-  answer->grammar = *std::move(compiled);
-  const bool continues = !request.messages.empty() && request.messages.back().prefix;
-  if (continues && !answer->reasons && parse.stage == ParseOptions::Stage::content) {
-    answer->begun = request.messages.back().content;
-  }
-  if (!answer->begun.empty() && !xgrammar::GrammarMatcher(*answer->grammar).AcceptString(answer->begun)) {
-    return invalid_input("messages: the last one begins the answer in a way that its response_format does not allow");
-  }
-  return answer;
-}
-
-Result<std::shared_ptr<const AnswerGrammar>> GrammarCompiler::compile(const ResponseFormat& format,
-                                                                      const std::string& field) {
-  GANNET_TRY(const std::string ebnf, grammar::format_ebnf(format, field));
-  if (ebnf.empty()) return nullptr;
-  auto compiled = impl_->compiled(ebnf);
-  if (!compiled) {
-    return tl::unexpected(Error{compiled.error().kind, fmt::format("{}: {}", field, compiled.error().message)});
-  }
-  auto answer = std::make_shared<AnswerGrammar>();
-  answer->special = impl_->special;
-  answer->grammar = *std::move(compiled);
-  return answer;
-}
-
-namespace {
-
-class AnswerConstraint : public TokenConstraint {
- public:
-  explicit AnswerConstraint(std::shared_ptr<const AnswerGrammar> answer)
-      : answer_(std::move(answer)), reasoning_(answer_->reasons) {
-    if (!answer_->grammar) return;
-    matcher_.emplace(*answer_->grammar, std::nullopt, false, 0);
-    if (!answer_->begun.empty()) matcher_->AcceptString(answer_->begun);
-  }
-
-  bool active() const override { return reasoning_ ? must_end_reasoning() || matcher_ : matcher_.has_value(); }
-
-  void fill_mask(std::span<uint32_t> mask) override {
-    if (reasoning_) {
-      fill_reasoning(mask);
-    } else {
-      fill_answer(mask);
-    }
-    if (const auto rest = answer_->special.vocab_size % 32; rest != 0) mask.back() &= (uint32_t{1} << rest) - 1;
-  }
-
-  void accept(int32_t id) override {
-    if (reasoning_) {
-      ++reasoned_;
-      reasoning_ = id != answer_->special.think_end;
-      return;
-    }
-    if (!matcher_ || ended_) return;
-    try {
-      ended_ = !matcher_->AcceptToken(id) || matcher_->IsTerminated();
-    } catch (const std::exception& error) {
-      give_up(error);
-    }
-  }
-
- private:
-  bool must_end_reasoning() const { return answer_->most_reasoning && reasoned_ >= *answer_->most_reasoning; }
-
-  static void allow_only(std::span<uint32_t> mask, int32_t id) {
-    std::fill(mask.begin(), mask.end(), 0U);
-    mask[id / 32] = uint32_t{1} << (id % 32);
-  }
-
-  void fill_reasoning(std::span<uint32_t> mask) const {
-    const auto& special = answer_->special;
-    if (must_end_reasoning()) return allow_only(mask, *special.think_end);
-    std::fill(mask.begin(), mask.end(), ~0U);
-    if (!matcher_) return;
-    for (const auto id : {std::optional(special.eos), special.dsml}) {
-      if (id) mask[*id / 32] &= ~(uint32_t{1} << (*id % 32));
-    }
-  }
-
-  void fill_answer(std::span<uint32_t> mask) {
-    if (ended_) return allow_only(mask, answer_->special.eos);
-    auto size = static_cast<int64_t>(mask.size());
-    DLTensor tensor{.data = mask.data(),
-                    .device = {kDLCPU, 0},
-                    .ndim = 1,
-                    .dtype = xgrammar::GetBitmaskDLType(),
-                    .shape = &size,
-                    .strides = nullptr,
-                    .byte_offset = 0};
-    try {
-      matcher_->FillNextTokenBitmask(&tensor);
-    } catch (const std::exception& error) {
-      give_up(error);
-    }
-    const bool stuck = std::all_of(mask.begin(), mask.end(), [](uint32_t word) { return word == 0; });
-    if (ended_ || stuck) allow_only(mask, answer_->special.eos);
-  }
-
-  void give_up(const std::exception& error) {
-    spdlog::error("a grammar failed in the middle of an answer, which ends here: {}", plain_message(error.what()));
-    ended_ = true;
-  }
-
-  std::shared_ptr<const AnswerGrammar> answer_;
-  std::optional<xgrammar::GrammarMatcher> matcher_;
-  bool reasoning_;
-  int64_t reasoned_ = 0;
-  bool ended_ = false;  // nothing but the end may come
-};
-
-}  // namespace
-
-std::shared_ptr<TokenConstraint> answer_constraint(std::shared_ptr<const AnswerGrammar> grammar) {
-  return std::make_shared<AnswerConstraint>(std::move(grammar));
+  return constraint;
 }
 
 }  // namespace gannet::text

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "base/error.h"
 #include "engine/token_constraint.h"
@@ -13,11 +12,8 @@
 
 namespace gannet::text {
 
-// What answers to one request must look like, ready to be used: shared by all of them.
-class AnswerGrammar;
-
-// Makes the grammars of requests for one tokenizer. Safe to use from several threads; compiling takes the caller's
-// thread, up to the budget, so it must not be called where others wait.
+// Gives answers the form that their requests ask for, for one tokenizer. Safe to use from several threads; compiling
+// takes the caller's thread, up to the budget, so it must not be called where others wait.
 class GrammarCompiler {
  public:
   struct Options {
@@ -33,19 +29,15 @@ class GrammarCompiler {
   GrammarCompiler(const GrammarCompiler&) = delete;
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
-  // Null if the request leaves its answers free. invalid_input: a schema, an expression or a grammar that cannot be
-  // enforced, names the field and what it is; or it takes longer than the budget. overloaded: too many compile already.
-  Result<std::shared_ptr<const AnswerGrammar>> compile(const ChatRequest& request);
-  // For a plain text of that form; `field` names it in errors.
-  Result<std::shared_ptr<const AnswerGrammar>> compile(const ResponseFormat& format, const std::string& field);
+  // The constraint of one answer to the request; null if that is left free. While the model reasons, anything may come
+  // but what would end the answer without its form; from the end of the reasoning on (the token, not its spelling) the
+  // grammar holds. invalid_input: a schema, an expression or a grammar that cannot be enforced, or takes longer than
+  // the budget; names the field. overloaded: too many are being prepared already.
+  Result<std::shared_ptr<TokenConstraint>> constrain(const ChatRequest& request);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// For one answer. While the model reasons, anything may come but what would end the answer without the form it must
-// have; from the end of the reasoning on (the token, not its spelling) the grammar holds.
-std::shared_ptr<TokenConstraint> answer_constraint(std::shared_ptr<const AnswerGrammar> grammar);
 
 }  // namespace gannet::text

@@ -45,17 +45,24 @@ ResponseFormat text_format(ResponseFormat::Kind kind, std::string text) {
   return format;
 }
 
+ChatRequest request_for(const ResponseFormat& format) {
+  ChatRequest request;
+  request.thinking = false;
+  request.response_format = format;
+  return request;
+}
+
 std::string walk_text(const Tokenizer& tokenizer, const ResponseFormat& format, uint64_t seed) {
-  auto grammar = compiler_of(tokenizer).compile(format, "response_format");
-  if (!grammar) {
-    ADD_FAILURE() << grammar.error().message;
+  const auto constraint = compiler_of(tokenizer).constrain(request_for(format));
+  if (!constraint) {
+    ADD_FAILURE() << constraint.error().message;
     return {};
   }
-  return *tokenizer.decode(walk(tokenizer, *answer_constraint(*grammar), seed));
+  return *tokenizer.decode(walk(tokenizer, **constraint, seed));
 }
 
 std::string error_of(const ResponseFormat& format) {
-  auto grammar = compiler_of(small_tokenizer()).compile(format, "response_format");
+  const auto grammar = compiler_of(small_tokenizer()).constrain(request_for(format));
   if (grammar) return "none";
   EXPECT_EQ(grammar.error().kind, ErrorKind::invalid_input);
   EXPECT_THAT(grammar.error().message, HasSubstr("response_format"));
@@ -261,14 +268,16 @@ TEST(HostileGrammar, EndsSoon) {
     format.schema = std::move(schema);
     formats.push_back(std::move(format));
   }
+  GrammarCompiler compiler(small_tokenizer(), small_tokenizer().vocab_size() + 40, eos_of(small_tokenizer()),
+                           {.budget = std::chrono::milliseconds(300)});
   for (const auto& format : formats) {
-    auto grammar = compiler_of(small_tokenizer()).compile(format, "response_format");
+    auto grammar = compiler.constrain(request_for(format));
     if (!grammar) {
       EXPECT_EQ(grammar.error().kind, ErrorKind::invalid_input);
       EXPECT_LT(grammar.error().message.size(), 600);
       continue;
     }
-    const auto constraint = answer_constraint(*grammar);
+    TokenConstraint* constraint = grammar->get();
     auto mask = test_walk::mask_for(small_tokenizer());
     for (int i = 0; i < 20; ++i) {
       constraint->fill_mask(mask);
@@ -280,7 +289,7 @@ TEST(HostileGrammar, EndsSoon) {
 TEST(HostileGrammar, TheBudgetStopsTheCompiler) {
   GrammarCompiler impatient(small_tokenizer(), small_tokenizer().vocab_size(), eos_of(small_tokenizer()),
                             {.budget = std::chrono::milliseconds(0)});
-  const auto grammar = impatient.compile(schema_format(kSchemas[0]), "response_format");
+  const auto grammar = impatient.constrain(request_for(schema_format(kSchemas[0])));
   ASSERT_FALSE(grammar);
   EXPECT_THAT(grammar.error().message, HasSubstr("takes more than 0 ms"));
 }
@@ -307,13 +316,13 @@ struct Answered {
 };
 
 Answered answer_to(const Tokenizer& tokenizer, const ChatRequest& request, uint64_t seed) {
-  auto grammar = compiler_of(tokenizer).compile(request);
-  if (!grammar || *grammar == nullptr) {
-    ADD_FAILURE() << (grammar ? "no grammar" : grammar.error().message);
+  const auto made = compiler_of(tokenizer).constrain(request);
+  if (!made || *made == nullptr) {
+    ADD_FAILURE() << (made ? "no constraint" : made.error().message);
     return {};
   }
   Answered answered;
-  const auto constraint = answer_constraint(*grammar);
+  const auto& constraint = *made;
   if (parse_options(request).stage == ParseOptions::Stage::reasoning) {
     const auto reasoning = tokenizer.encode("{\"why\": free</think>");
     for (const int32_t id : *reasoning) {
@@ -376,8 +385,8 @@ TEST(ForcedCalls, OnlyStrictToolsAreRefused) {
            {{"a":{{"type":"array","uniqueItems":true}}}}}}}}}}],"tool_choice":"required","thinking":{{"type":"disabled"}})",
         strict));
   };
-  EXPECT_TRUE(compiler_of(small_tokenizer()).compile(tools(false)));
-  const auto refused = compiler_of(small_tokenizer()).compile(tools(true));
+  EXPECT_TRUE(compiler_of(small_tokenizer()).constrain(tools(false)));
+  const auto refused = compiler_of(small_tokenizer()).constrain(tools(true));
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message,
               HasSubstr(R"(tools: the parameters of "f".properties.a: the keyword uniqueItems)"));
@@ -401,9 +410,7 @@ TEST(Reasoning, IsFreeAndThenTheFormHolds) {
 }
 
 TEST(Reasoning, DoesNotEndTheAnswer) {
-  auto grammar = compiler_of(small_tokenizer()).compile(request_from(kFormat));
-  ASSERT_TRUE(grammar);
-  const auto constraint = answer_constraint(*grammar);
+  const auto constraint = *compiler_of(small_tokenizer()).constrain(request_from(kFormat));
   auto mask = test_walk::mask_for(small_tokenizer());
   constraint->fill_mask(mask);
   const auto allowed = test_walk::allowed_ids(mask);
@@ -414,29 +421,13 @@ TEST(Reasoning, DoesNotEndTheAnswer) {
   EXPECT_GT(ids.size(), 500);
 }
 
-TEST(Reasoning, EndsWithItsBudget) {
-  auto grammar = compiler_of(small_tokenizer()).compile(request_from(R"("thinking_token_budget":3)"));
-  ASSERT_TRUE(grammar && *grammar != nullptr);
-  const auto constraint = answer_constraint(*grammar);
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_FALSE(constraint->active());
-    constraint->accept(300);
-  }
-  ASSERT_TRUE(constraint->active());
-  auto mask = test_walk::mask_for(small_tokenizer());
-  constraint->fill_mask(mask);
-  EXPECT_THAT(test_walk::allowed_ids(mask), testing::ElementsAre(*small_tokenizer().token_id(control::kThinkEnd)));
-  constraint->accept(*small_tokenizer().token_id(control::kThinkEnd));
-  EXPECT_FALSE(constraint->active());
-}
-
 TEST(AnswerGrammar, IsAbsentWhereNothingIsAsked) {
   for (const char* fields : {R"("temperature":1)", R"("response_format":{"type":"text"})"}) {
-    auto grammar = compiler_of(small_tokenizer()).compile(request_from(fields));
+    const auto grammar = compiler_of(small_tokenizer()).constrain(request_from(fields));
     ASSERT_TRUE(grammar);
     EXPECT_EQ(*grammar, nullptr);
   }
-  auto automatic = compiler_of(small_tokenizer()).compile(request_from(kTools));
+  const auto automatic = compiler_of(small_tokenizer()).constrain(request_from(kTools));
   ASSERT_TRUE(automatic);
   EXPECT_EQ(*automatic, nullptr);
 }
@@ -455,10 +446,26 @@ TEST(AnswerGrammar, WithToolsTheFormOrACallComes) {
   EXPECT_LT(called, 30);
 }
 
+TEST(AnswerGrammar, GoesOnFromTheBeginningInThePrompt) {
+  ChatRequest request = request_for(schema_format(R"({"type":"array","items":{"type":"integer"}})"));
+  Message message;
+  message.role = Role::assistant;
+  message.content = "[1, 2";
+  message.prefix = true;
+  request.messages = {message};
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const auto constraint = *compiler_of(small_tokenizer()).constrain(request);
+    const std::string rest = *small_tokenizer().decode(walk(small_tokenizer(), *constraint, seed));
+    EXPECT_TRUE(parse_json("[1, 2" + rest)) << rest;
+  }
+  request.messages.back().content = "Numbers: [";
+  const auto refused = compiler_of(small_tokenizer()).constrain(request);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("messages"));
+}
+
 TEST(AnswerGrammar, AfterTheEndOnlyTheEndMayCome) {
-  auto grammar = compiler_of(small_tokenizer()).compile(schema_format(R"({"const":1})"), "response_format");
-  ASSERT_TRUE(grammar);
-  const auto constraint = answer_constraint(*grammar);
+  const auto constraint = *compiler_of(small_tokenizer()).constrain(request_for(schema_format(R"({"const":1})")));
   constraint->accept(*small_tokenizer().token_id("1"));
   auto mask = test_walk::mask_for(small_tokenizer());
   for (int i = 0; i < 3; ++i) {

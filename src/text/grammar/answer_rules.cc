@@ -38,8 +38,6 @@ Result<std::string> calls_ebnf(const ChatRequest& request, CallFormat format) {
   return finished(rules, root, "tools");
 }
 
-}  // namespace
-
 Result<std::string> format_ebnf(const ResponseFormat& format, const std::string& field) {
   if (format.kind == ResponseFormat::Kind::text) return std::string();
   if (format.kind == ResponseFormat::Kind::grammar) {
@@ -53,7 +51,9 @@ Result<std::string> format_ebnf(const ResponseFormat& format, const std::string&
   return finished(rules, root, field);
 }
 
-Result<std::string> answer_ebnf(const ChatRequest& request, std::optional<int32_t> dsml) {
+}  // namespace
+
+Result<AnswerRules> answer_rules(const ChatRequest& request, std::optional<int32_t> dsml) {
   const ParseOptions parse = parse_options(request);
   const bool must_call = parse.tools && (request.must_call || request.tool_choice == ToolChoice::required);
   CallFormat calls{.dsml = dsml.value_or(0),
@@ -62,12 +62,16 @@ Result<std::string> answer_ebnf(const ChatRequest& request, std::optional<int32_
                    .best_effort = !must_call};
   if (must_call) {
     if (!dsml) return invalid_input("tool_choice: this model's tokenizer has no token for the markup of calls");
-    return calls_ebnf(request, calls);
+    GANNET_TRY(auto ebnf, calls_ebnf(request, calls));
+    return AnswerRules{std::move(ebnf), "tools"};
   }
   const bool is_asked = request.structured_output.kind != ResponseFormat::Kind::text;
   const ResponseFormat& format = is_asked ? request.structured_output : request.response_format;
   const std::string field = is_asked ? "structured_outputs" : "response_format";
-  if (format.kind == ResponseFormat::Kind::text || !parse.tools || !dsml) return format_ebnf(format, field);
+  if (format.kind == ResponseFormat::Kind::text || !parse.tools || !dsml) {
+    GANNET_TRY(auto ebnf, format_ebnf(format, field));
+    return AnswerRules{std::move(ebnf), field};
+  }
   // The model may call instead of saying something of that form.
   if (format.kind == ResponseFormat::Kind::grammar) {
     return invalid_input("{}: a grammar cannot be combined with tools; set tool_choice to none", field);
@@ -77,7 +81,8 @@ Result<std::string> answer_ebnf(const ChatRequest& request, std::optional<int32_
   GANNET_TRY(const Part text, format_part(rules, json, format, field));
   GANNET_TRY(const Part block, call_block(rules, json, request.tools, calls));
   if (rules.ebnf(text.needs.front()).empty()) return invalid_input("{}: no value matches the schema", field);
-  return finished(rules, rule(rules.add({text, block})), field);
+  GANNET_TRY(auto ebnf, finished(rules, rule(rules.add({text, block})), field));
+  return AnswerRules{std::move(ebnf), field};
 }
 
 }  // namespace gannet::text::grammar

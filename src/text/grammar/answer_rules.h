@@ -9,10 +9,14 @@
 
 namespace gannet::text::grammar {
 
-// The grammar, in xgrammar's EBNF, of what an answer says after its reasoning. Empty: anything. `dsml` is the id of the
-// token in the markup of calls. Errors (invalid_input) name the field, the place in it and the keyword.
-Result<std::string> answer_ebnf(const ChatRequest& request, std::optional<int32_t> dsml);
-// The same for a text of the given form.
-Result<std::string> format_ebnf(const ResponseFormat& format, const std::string& field);
+// What an answer says after its reasoning.
+struct AnswerRules {
+  std::string ebnf;   // for xgrammar; empty: anything
+  std::string field;  // of the request that wants it so
+};
+
+// `dsml` is the id of the token in the markup of calls. Errors (invalid_input) name the field, the place in it and the
+// keyword.
+Result<AnswerRules> answer_rules(const ChatRequest& request, std::optional<int32_t> dsml);
 
 }  // namespace gannet::text::grammar
