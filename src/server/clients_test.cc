@@ -49,6 +49,7 @@ class ClientsTest : public ApiTest {
 TEST_F(ClientsTest, ClaudeCode) {
   start();
   EXPECT_EQ(send("claude-1.json").status, 200);
+  EXPECT_EQ(connect().request("HEAD", "/v1").status, 404);  // which is as good to Claude Code
   for (const char* name : {"claude-2.json", "claude-3.json"}) {
     const auto response = send(name);
     EXPECT_EQ(response.status, 200) << response.body;

@@ -28,7 +28,10 @@ OrderedJson ids_json(const std::vector<Token>& tokens) {
 }
 
 OpenAiStream::OpenAiStream(OpenAiResponse response, AnswerSet answers)
-    : response_(std::move(response)), answers_(std::move(answers)) {}
+    : response_(std::move(response)), answers_(std::move(answers)), head_("data: " + to_text(response_.head())) {
+  head_.back() = ',';  // the object goes on
+  head_ += "\"choices\":[";
+}
 
 bool OpenAiStream::pull(std::string& out) {
   for (size_t index = 0; index < answers_.size(); ++index) {
@@ -52,15 +55,20 @@ bool OpenAiStream::pull(std::string& out) {
   return true;
 }
 
-OrderedJson OpenAiStream::chunk_json(OrderedJson choice) const {
-  OrderedJson json = response_.head();
-  json["choices"] = OrderedJson::array({std::move(choice)});
+std::string OpenAiStream::chunk(const OrderedJson& choice, const OrderedJson& more) const {
+  std::string event = head_;
+  event += to_text(choice);
+  event += ']';
   if (response_.continuous_usage) {
-    json["usage"] = usage_json(answers_);
+    event += ",\"usage\":" + to_text(usage_json(answers_));
   } else if (response_.include_usage) {
-    json["usage"] = nullptr;
+    event += ",\"usage\":null";
   }
-  return json;
+  if (more.is_object()) {
+    const std::string members = to_text(more);
+    event += ',' + members.substr(1, members.size() - 2);
+  }
+  return event + "}\n\n";
 }
 
 OpenAiWhole::OpenAiWhole(OpenAiResponse response, AnswerSet answers)

@@ -51,8 +51,8 @@ class OpenAiStream : public StreamedAnswer {
  protected:
   // Appends the chunks of what `step` added to an answer; an answer that failed gets none for its end.
   virtual void append(size_t index, Answer::Step step, std::string& out) = 0;
-  // The data of an event with one choice.
-  OrderedJson chunk_json(OrderedJson choice) const;
+  // An event with one choice, and with the members of `more` beside it, if that is an object.
+  std::string chunk(const OrderedJson& choice, const OrderedJson& more) const;
 
   const OpenAiResponse& response() const { return response_; }
   const AnswerSet& answers() const { return answers_; }
@@ -60,6 +60,7 @@ class OpenAiStream : public StreamedAnswer {
  private:
   OpenAiResponse response_;
   AnswerSet answers_;
+  std::string head_;  // what all events begin with: made once, not for each token
 };
 
 class OpenAiWhole : public WholeAnswer {

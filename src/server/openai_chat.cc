@@ -117,10 +117,10 @@ class ChatStream : public OpenAiStream {
     const auto& stop = answers()[index].message().stop_sequence;
     if (!finish_reason.is_null() && stop) choice["stop_reason"] = *stop;
     if (response().token_ids && !tokens.empty()) choice["token_ids"] = ids_json(tokens);
-    OrderedJson json = chunk_json(std::move(choice));
+    OrderedJson more;
     // What is said of the prompt stands in the first chunk.
-    if (std::exchange(is_first_, false)) add_prompt_members(response(), answers(), index, json);
-    return sse_event(json);
+    if (std::exchange(is_first_, false)) add_prompt_members(response(), answers(), index, more);
+    return chunk(choice, more);
   }
 
   std::vector<Choice> choices_;

@@ -104,7 +104,7 @@ class CompletionsStream : public OpenAiStream {
     if (text.empty() && !answer.ended() && !is_first) return;
     OrderedJson json = choice_json(index, std::move(text));
     if (is_first) add_prompt_members(response(), answers(), index, json);
-    out += sse_event(chunk_json(std::move(json)));
+    out += chunk(json, nullptr);
   }
 
   OrderedJson choice_json(size_t index, std::string text) {
