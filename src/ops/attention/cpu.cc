@@ -88,11 +88,15 @@ class Attention {
     const int64_t last_row = tile.first_row + tile.rows - 1;
     const Window all{window(tile.first_row).first, window(last_row).end};
     for (int64_t t = all.first; t < all.end; ++t) {
-      decode_position(tile.first_row, t, keys + (t - all.first) * key_stride_);
+      if (t + kAhead < all.end) prefetch(position_record(tile.first_row, t + kAhead), q8_bytes(p_.head_dim));
+      decode_.q8(position_record(tile.first_row, t), p_.head_dim, keys + (t - all.first) * key_stride_);
     }
     float* entries = keys + std::max<int64_t>(0, all.count()) * key_stride_;
     for (int64_t row = tile.first_row; row <= last_row; ++row) {
-      for (int64_t i = 0; i < entry_count(row); ++i) decode_entry(row, i, entries + i * key_stride_);
+      for (int64_t i = 0; i < entry_count(row); ++i) {
+        if (i + kAhead < entry_count(row)) prefetch(entry_record(row, i + kAhead), q4nv_bytes(p_.head_dim));
+        decode_.q4nv(entry_record(row, i), p_.head_dim, entries + i * key_stride_);
+      }
       const Window own = window(row);
       attend(row, {keys + (own.first - all.first) * key_stride_, own.count()}, {entries, entry_count(row)}, 0,
              p_.heads);
@@ -135,9 +139,9 @@ class Attention {
     for (int64_t j = from; j < to; ++j) {
       float* key = keys + j * key_stride_;
       if (j < own.count()) {
-        decode_position(row, own.first + j, key);
+        decode_.q8(position_record(row, own.first + j), p_.head_dim, key);
       } else {
-        decode_entry(row, j - own.count(), key);
+        decode_.q4nv(entry_record(row, j - own.count()), p_.head_dim, key);
       }
     }
   }
@@ -153,18 +157,24 @@ class Attention {
 
   int64_t entry_count(int64_t row) const { return p_.selected != nullptr ? p_.selected_counts[row] : 0; }
 
-  void decode_entry(int64_t row, int64_t i, float* key) const {
+  const uint8_t* entry_record(int64_t row, int64_t i) const {
     const PagedRecords& entries = p_.sequences[p_.sequence_of[row]].entries;
-    const std::byte* at = entries.at(p_.selected[row * p_.selected_stride + i]);
-    decode_.q4nv(reinterpret_cast<const uint8_t*>(at), p_.head_dim, key);
+    return reinterpret_cast<const uint8_t*>(entries.at(p_.selected[row * p_.selected_stride + i]));
   }
 
-  void decode_position(int64_t row, int64_t t, float* key) const {
+  const uint8_t* position_record(int64_t row, int64_t t) const {
     const AttentionSequence& sequence = p_.sequences[p_.sequence_of[row]];
     const bool in_chunk = t >= sequence.chunk_start;
     const std::byte* records = in_chunk ? sequence.chunk : sequence.ring;
     const int64_t index = in_chunk ? t - sequence.chunk_start : t % p_.window;
-    decode_.q8(reinterpret_cast<const uint8_t*>(records + index * q8_bytes(p_.head_dim)), p_.head_dim, key);
+    return reinterpret_cast<const uint8_t*>(records + index * q8_bytes(p_.head_dim));
+  }
+
+  // Records are too short and too scattered for the processor to foresee the next ones.
+  static constexpr int64_t kAhead = 8;
+  static void prefetch(const uint8_t* record, int64_t bytes) {
+    constexpr int64_t kLine = 64;
+    for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(record + i);
   }
 
   void attend(int64_t row, KeySegment seen, KeySegment entries, int64_t first_head, int64_t heads) const {

@@ -14,6 +14,7 @@ namespace {
 
 // Outputs that a thread computes at a time: whole chunks, so that threads can prepare their parts of v by themselves.
 constexpr int64_t kUnit = kPreparedChunk;
+constexpr int64_t kUnitValues = 16 * 1024;  // of w1 and w3 that a thread holds at a time
 constexpr int64_t kDownOutputs = 256;
 constexpr int64_t kMaxSlots = 2048;  // values of v kept at a time: bounds the memory of large batches
 
@@ -113,7 +114,11 @@ class Experts {
         const auto unit_at = [&](int64_t position) {
           return std::clamp<int64_t>((position - cost + unit_cost(job) - 1) / unit_cost(job), 0, units(job));
         };
-        for (int64_t unit = unit_at(from); unit < unit_at(to); ++unit) values_of_unit(job, unit * kUnit);
+        const int64_t end = unit_at(to);
+        const int64_t some = std::max<int64_t>(1, kUnitValues / (kUnit * job.rows));
+        for (int64_t unit = unit_at(from); unit < end; unit += some) {
+          values_of_units(job, unit * kUnit, std::min(some, end - unit) * kUnit);
+        }
         cost += units(job) * unit_cost(job);
       }
     };
@@ -132,16 +137,16 @@ class Experts {
   }
   static constexpr int64_t kWorthAThread = 512 * 1024;  // some ten microseconds
 
-  void values_of_unit(const Job& job, int64_t first) {
-    const int64_t count = std::min(kUnit, job.weights->w1.rows - first);
-    float* gate = scratch<struct ExpertGateTag>(job.rows * kUnit);
-    float* up = scratch<struct ExpertUpTag>(job.rows * kUnit);
-    multiply(job.weights->w1, x_ + job.first_slot, job, first, count, gate, kUnit);
-    multiply(job.weights->w3, x_ + job.first_slot, job, first, count, up, kUnit);
+  void values_of_units(const Job& job, int64_t first, int64_t width) {
+    const int64_t count = std::min(width, job.weights->w1.rows - first);
+    float* gate = scratch<struct ExpertGateTag>(job.rows * width);
+    float* up = scratch<struct ExpertUpTag>(job.rows * width);
+    multiply(job.weights->w1, x_ + job.first_slot, job, first, count, gate, width);
+    multiply(job.weights->w3, x_ + job.first_slot, job, first, count, up, width);
     for (int64_t r = 0; r < job.rows; ++r) {
       const int64_t slot = job.first_slot + r;
-      float* v = gate + r * kUnit;
-      for (int64_t i = 0; i < count; ++i) v[i] = value(v[i], up[r * kUnit + i], plan_.slots[slot].weight);
+      float* v = gate + r * width;
+      for (int64_t i = 0; i < count; ++i) v[i] = value(v[i], up[r * width + i], plan_.slots[slot].weight);
       kernels_.prepare(v, count, p_.quantize_input, v_ + (slot - first_slot_) * v_stride_ + first);
     }
   }
@@ -154,14 +159,14 @@ class Experts {
 
   void multiply(const WeightMatrix& weight, const float* const* x, const Job& job, int64_t first, int64_t count,
                 float* y, int64_t y_stride) const {
-    kernels_.multiply({.weight = weight,
-                       .first = first,
-                       .count = count,
-                       .x = x,
-                       .rows = job.rows,
-                       .y = y,
-                       .y_stride = y_stride,
-                       .round = false});
+    ops::multiply(kernels_, {.weight = weight,
+                             .first = first,
+                             .count = count,
+                             .x = x,
+                             .rows = job.rows,
+                             .y = y,
+                             .y_stride = y_stride,
+                             .round = false});
   }
 
   // Adds w2 v of all jobs to y: every thread takes some outputs of all jobs, so that each sum keeps its order.

@@ -1,3 +1,5 @@
+#include <cpuid.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -22,7 +24,27 @@ void check(const LinearParams& params) {
   GANNET_CHECK(!scaled || w.scale != nullptr);
 }
 
+bool has_matrix_units() {
+  constexpr uint32_t kLeaf = 7;
+  constexpr uint32_t kBf16AndTiles = 1U << 22 | 1U << 24;
+  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(kLeaf, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  return (edx & kBf16AndTiles) == kBf16AndTiles && matrix_units_granted();
+}
+
+const LinearKernels& best_avx512() {
+  static const bool matrix_units = has_matrix_units();
+  static const LinearKernels kernels{
+      .prepare = kLinearAvx512.prepare, .multiply = multiply_by_matrix_units, .dots = kLinearAvx512.dots};
+  return matrix_units ? kernels : kLinearAvx512;
+}
+
 }  // namespace
+
+void multiply(const LinearKernels& kernels, LinearRange range) {
+  range.workspace = scratch<struct LinearWorkspaceTag, uint32_t>(workspace_words(range.rows, range.weight.cols));
+  kernels.multiply(range);
+}
 
 const LinearKernels* linear_kernels(Simd simd) {
   switch (simd) {
@@ -31,8 +53,9 @@ const LinearKernels* linear_kernels(Simd simd) {
     case Simd::avx2:
       return &kLinearAvx2;
     case Simd::avx512:
-    case Simd::avx512_bf16:
       return &kLinearAvx512;
+    case Simd::avx512_bf16:
+      return &best_avx512();
   }
   return nullptr;
 }
@@ -63,7 +86,8 @@ int64_t output_grain(const WeightMatrix& weight, int64_t outputs, int64_t rows, 
 void prepare_rows(const Device& device, const LinearKernels& kernels, const float* x, int64_t x_stride, int64_t rows,
                   int64_t cols, bool quantize, float* prepared) {
   const int64_t width = prepared_cols(cols);
-  const int64_t rows_per_thread = std::max<int64_t>(1, 64 * 1024 / std::max<int64_t>(width, 1));
+  constexpr int64_t kWorthAThread = 4096;  // floats: a microsecond or two
+  const int64_t rows_per_thread = std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(width, 1));
   device.pool->parallel_for(rows, rows_per_thread, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) kernels.prepare(x + r * x_stride, cols, quantize, prepared + r * width);
   });
@@ -84,14 +108,14 @@ void linear(const Device& device, const LinearParams& params) {
 
   const int64_t grain = output_grain(w, params.outputs, params.rows, device.pool->size());
   device.pool->parallel_for(params.outputs, grain, [&](int64_t begin, int64_t end) {
-    kernels->multiply({.weight = w,
-                       .first = params.first_output + begin,
-                       .count = end - begin,
-                       .x = x,
-                       .rows = params.rows,
-                       .y = params.y + begin,
-                       .y_stride = params.y_stride,
-                       .round = params.activations == Activations::bf16});
+    multiply(*kernels, {.weight = w,
+                        .first = params.first_output + begin,
+                        .count = end - begin,
+                        .x = x,
+                        .rows = params.rows,
+                        .y = params.y + begin,
+                        .y_stride = params.y_stride,
+                        .round = params.activations == Activations::bf16});
   });
 }
 

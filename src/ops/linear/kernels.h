@@ -26,7 +26,14 @@ struct LinearRange {
   float* y = nullptr;
   int64_t y_stride = 0;
   bool round = false;
+  uint32_t* workspace = nullptr;  // workspace_words(rows, cols) of them, aligned to 64 bytes
 };
+
+// Rows whose inputs the matrix units take at a time.
+inline constexpr int64_t kMatrixRows = 64;
+inline int64_t workspace_words(int64_t rows, int64_t cols) {
+  return (rows < kMatrixRows ? rows : kMatrixRows) * prepared_cols(cols) / 2;
+}
 
 // Products of decoded rows with each other: y[r * y_stride + n] = x row r . w row n, over `cols` columns (a multiple of
 // 32) in the kernels' order. Rows begin at multiples of 64 bytes.
@@ -54,9 +61,17 @@ struct LinearKernels {
 extern const LinearKernels kLinearAvx2;
 extern const LinearKernels kLinearAvx512;
 
-// The best variant up to `simd`, or null: then only the reference runs. AVX512-BF16 has no variant of its own: on
-// Sapphire Rapids its dot product of 32 pairs takes longer than two FMAs of 16.
+// The best variant up to `simd`, or null: then only the reference runs. The dot product of AVX512-BF16 is not used: on
+// Sapphire Rapids 32 pairs take longer than two FMAs of 16. Processors that have it may have matrix units (AMX); those
+// are.
 const LinearKernels* linear_kernels(Simd simd);
+
+// Runs kernels.multiply with a workspace of the calling thread.
+void multiply(const LinearKernels& kernels, LinearRange range);
+
+// Of cpu_amx_avx512.cc: kernels.multiply of processors with matrix units, and whether this process may use them.
+void multiply_by_matrix_units(const LinearRange& range);
+bool matrix_units_granted();
 
 // Bytes of weights and scales that `outputs` outputs read.
 int64_t weight_bytes(const WeightMatrix& weight, int64_t outputs);

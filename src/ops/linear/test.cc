@@ -215,6 +215,49 @@ TEST(Linear, ARowDoesNotDependOnItsBatch) {
   }
 }
 
+// Rows and outputs that a variant must treat apart (no bf16 values, far from one, NaN) get the same bits among others
+// as alone, and leave the others alone.
+TEST(Linear, UnusualRowsAndOutputsAmongOthers) {
+  Random random(11);
+  for (const WeightFormat format : kWeightFormats) {
+    SCOPED_TRACE(name_of(format));
+    TestWeight weight = TestWeight::random(format, 70, 608, random);
+    if (format == WeightFormat::fp8 || format == WeightFormat::mxfp4) {
+      weight.set_scale(40, 64, 255);
+      weight.set_scale(5, 0, 20);
+      weight.set_scale(69, 600, 235);
+    } else {
+      weight.set(3, 7, 1);  // subnormal
+    }
+    Call all = random_call(weight, 70, random);
+    for (const int64_t r : {3, 20, 69}) all.x[r * all.x_stride() + 100] = 1.0F + 0x1p-20F;
+    all.x[5 * all.x_stride()] = 0x1p-100F;
+    all.x[6 * all.x_stride() + 607] = 0x1p100F;
+    all.x[7 * all.x_stride() + 31] = kPoison;
+    on_each_device([&](const Device& device) {
+      if (device.simd == Simd::none) return;  // row by row anyway, and slow
+      const auto expected = run(all, &device);
+      for (const int64_t r : {0, 3, 4, 5, 6, 7, 20, 69}) {
+        SCOPED_TRACE("row " + std::to_string(r));
+        Call alone = all;
+        alone.rows = 1;
+        alone.x.erase(alone.x.begin(), alone.x.begin() + r * all.x_stride());
+        const auto y = run(alone, &device);
+        for (int64_t i = 0; i < 70; ++i) {
+          const float batched = expected[r * 70 + i];
+          if (std::isnan(batched)) {
+            ASSERT_TRUE(std::isnan(y[i])) << i;
+          } else {
+            ASSERT_EQ(std::bit_cast<uint32_t>(y[i]), std::bit_cast<uint32_t>(batched)) << i;
+          }
+        }
+      }
+    });
+    all.x[7 * all.x_stride() + 31] = 1;
+    if (format == WeightFormat::bf16 || format == WeightFormat::f32) expect_right_everywhere(all);
+  }
+}
+
 // The products of decoded rows: each element like a linear with f32 weights, whatever is computed beside it.
 TEST(Linear, DotsGiveTheBitsOfALinear) {
   constexpr int64_t kCols = 96;

@@ -1,0 +1,481 @@
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "ops/linear/kernels.h"
+#include "ops/simd.h"
+
+// The matrix units (AMX): sixteen outputs by sixteen rows by 32 columns an instruction, bf16 in, fp32 sums. Every
+// weight that is not f32 is exactly a bf16 value, and so are inputs behind Q8 or rounded to bf16, so nothing is lost.
+//
+// The units take subnormal numbers for zero. A row with a value that is no bf16, or is far from one in size, and an
+// output with a weight like that (or NaN) therefore go through the vectors' loops. Both are properties of the row or
+// the output alone, and the units add the columns of each product in the same order whatever is beside it: a row's
+// result does not depend on its batch.
+
+#define GANNET_UNROLL_TWICE _Pragma("GCC unroll 2")
+#define GANNET_AMX [[gnu::target("amx-tile,amx-bf16")]]
+
+namespace gannet::ops {
+namespace {
+
+constexpr int64_t kStep = 32;          // columns of an instruction
+constexpr int64_t kGroup = 16;         // outputs and rows of one
+constexpr int64_t kPairs = kStep / 2;  // of columns, each in 32 bits
+constexpr int kMostGroups = 4;         // of rows that share a decoded weight
+static_assert(kMostGroups * kGroup == kMatrixRows);
+
+// Scales and sizes between which no product of a weight and an input is subnormal and no decoded weight overflows.
+constexpr uint8_t kLeastScale = 50;
+constexpr uint8_t kMostScale = 190;
+constexpr uint32_t kLeastInput = (127 - 40) << 23;  // bits of 2^-40
+constexpr uint32_t kMostInput = (127 + 60) << 23;
+constexpr uint16_t kLeastWeight = (127 - 86) << 7;  // bits of the bf16 2^-86
+
+// Rows and bytes a row of each tile; sums in 0 to 3, weights in 4, full groups of inputs in 6, the last one in 7.
+struct alignas(64) TileShapes {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+
+  TileShapes(int groups, int64_t last_rows) {
+    const auto last_bytes = static_cast<uint16_t>(4 * last_rows);
+    for (int i = 0; i < 8; ++i) {
+      rows[i] = kGroup;
+      row_bytes[i] = i == 7 || i == groups - 1 ? last_bytes : 64;
+    }
+  }
+};
+static_assert(sizeof(TileShapes) == 64);
+
+void transpose(__m512i (&v)[16]) {
+  __m512i t[16];
+  GANNET_UNROLL
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+  }
+  GANNET_UNROLL
+  for (int i = 0; i < 16; i += 4) {
+    v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  // v[4 q + c] holds column c of every four: rows 4 q to 4 q + 3.
+  GANNET_UNROLL
+  for (int c = 0; c < 4; ++c) {
+    const __m512i low_01 = _mm512_shuffle_i32x4(v[c], v[4 + c], 0b10001000);
+    const __m512i low_23 = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0b10001000);
+    const __m512i high_01 = _mm512_shuffle_i32x4(v[c], v[4 + c], 0b11011101);
+    const __m512i high_23 = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0b11011101);
+    t[c] = _mm512_shuffle_i32x4(low_01, low_23, 0b10001000);
+    t[8 + c] = _mm512_shuffle_i32x4(low_01, low_23, 0b11011101);
+    t[4 + c] = _mm512_shuffle_i32x4(high_01, high_23, 0b10001000);
+    t[12 + c] = _mm512_shuffle_i32x4(high_01, high_23, 0b11011101);
+  }
+  GANNET_UNROLL
+  for (int i = 0; i < 16; ++i) v[i] = t[i];
+}
+
+// What a row's inputs have been like so far.
+struct InputCheck {
+  __m512i any = _mm512_setzero_si512();
+  __m512i most = _mm512_setzero_si512();
+  __m512i least = _mm512_set1_epi32(-1);
+
+  void see(__m512i bits) {
+    const __m512i size = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
+    any = _mm512_or_si512(any, bits);
+    most = _mm512_max_epu32(most, size);
+    least = _mm512_min_epu32(least, _mm512_sub_epi32(size, _mm512_set1_epi32(1)));  // zero becomes the largest
+  }
+  bool good() const {
+    return _mm512_test_epi32_mask(any, _mm512_set1_epi32(0xffff)) == 0 && _mm512_reduce_max_epu32(most) <= kMostInput &&
+           _mm512_reduce_min_epu32(least) >= kLeastInput - 1;
+  }
+};
+
+// One row's inputs of a step as pairs of bf16.
+__m512i input_pairs(const float* x, InputCheck& check) {
+  const __m512i even = _mm512_load_si512(x);
+  const __m512i odd = _mm512_load_si512(x + kPairs);
+  check.see(even);
+  check.see(odd);
+  return _mm512_or_si512(_mm512_srli_epi32(even, 16),
+                         _mm512_and_si512(odd, _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
+}
+
+template <WeightFormat format>
+class MatrixMultiplier {
+ public:
+  explicit MatrixMultiplier(const LinearRange& range) : range_(range), cols_(range.weight.cols) {
+    const int64_t panel = kGroup * (cols_ / kStep) * kStepBytes;
+    ahead_ = panel * ((kPrefetch + panel - 1) / panel);
+  }
+
+  void run() {
+    for (int64_t row = 0; row < range_.rows; row += kMatrixRows) {
+      first_row_ = row;
+      rows_ = std::min(kMatrixRows, range_.rows - row);
+      pack();
+      if (good_rows_ == 0) {
+        by_vectors(row, rows_, 0, range_.count);
+        continue;
+      }
+      multiply_groups();
+      for (int64_t r = 0; r < rows_ && good_rows_ < rows_; ++r) {
+        if ((good_mask_ >> r & 1) == 0) by_vectors(row + r, 1, 0, range_.count);
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kStepBytes = format == WeightFormat::bf16  ? 2 * kStep
+                                        : format == WeightFormat::fp8 ? kStep
+                                                                      : kStep / 2;
+
+  static constexpr int64_t kChunk = 16;  // steps decoded at a time
+  using Chunk = uint16_t[kChunk][kGroup][kStep];
+
+  // ---- inputs ----
+
+  // The inputs of group g at a step: [pairs][rows of the group].
+  uint32_t* packed(int64_t group, int64_t step) const {
+    return range_.workspace + group * kGroup * cols_ / 2 + step * kPairs * group_rows(group);
+  }
+  int64_t group_rows(int64_t group) const { return std::min(kGroup, rows_ - group * kGroup); }
+
+  void pack() {
+    good_mask_ = 0;
+    good_rows_ = 0;
+    for (int64_t group = 0; group * kGroup < rows_; ++group) {
+      if (group_rows(group) == 1) {
+        pack_one(group);
+      } else {
+        pack_group(group, group_rows(group));
+      }
+    }
+  }
+
+  void note(int64_t row, const InputCheck& check) {
+    if (!check.good()) return;
+    good_mask_ |= uint64_t{1} << row;
+    ++good_rows_;
+  }
+
+  void pack_one(int64_t group) {
+    const float* x = range_.x[first_row_ + group * kGroup];
+    InputCheck check;
+    for (int64_t step = 0; step * kStep < cols_; ++step) {
+      _mm512_storeu_si512(packed(group, step), input_pairs(x + step * kStep, check));
+    }
+    note(group * kGroup, check);
+  }
+
+  void pack_group(int64_t group, int64_t rows) {
+    const auto mask = static_cast<__mmask16>((1U << rows) - 1);
+    InputCheck checks[kGroup];
+    for (int64_t step = 0; step * kStep < cols_; ++step) {
+      __m512i pairs[kGroup];
+      for (int64_t r = 0; r < kGroup; ++r) {
+        const int64_t row = std::min(r, rows - 1);
+        pairs[r] = input_pairs(range_.x[first_row_ + group * kGroup + row] + step * kStep, checks[r]);
+      }
+      transpose(pairs);
+      uint32_t* to = packed(group, step);
+      for (int64_t k = 0; k < kPairs; ++k) _mm512_mask_storeu_epi32(to + k * rows, mask, pairs[k]);
+    }
+    for (int64_t r = 0; r < rows; ++r) note(group * kGroup + r, checks[r]);
+  }
+
+  // ---- weights ----
+
+  const uint8_t* codes_of(int64_t output) const {
+    return static_cast<const uint8_t*>(range_.weight.data) + (range_.first + output) * (cols_ / kStep) * kStepBytes;
+  }
+  const uint8_t* scales_of(int64_t output) const {
+    const int64_t row = range_.first + output;
+    return range_.weight.scale + (format == WeightFormat::fp8 ? row / kStep : row) * (cols_ / kStep);
+  }
+
+  // Of one output and a chunk of steps: what the scales do to the exponents of bf16 values, twice in 32 bits each.
+  // False if one of them is out of bounds.
+  bool load_scales(int64_t output, int64_t step, int64_t steps, uint32_t (&exponents)[kChunk]) const {
+    const auto mask = static_cast<__mmask16>((1U << steps) - 1);
+    const __m128i codes = _mm_maskz_loadu_epi8(mask, scales_of(output) + step);
+    const __m512i shift = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_cvtepu8_epi32(codes), _mm512_set1_epi32(127)), 7);
+    const __m512i low = _mm512_and_si512(shift, _mm512_set1_epi32(0xffff));
+    _mm512_store_si512(exponents, _mm512_or_si512(low, _mm512_slli_epi32(shift, 16)));
+    const __m128i above = _mm_sub_epi8(codes, _mm_set1_epi8(kLeastScale));
+    return _mm_mask_cmpgt_epu8_mask(mask, above, _mm_set1_epi8(static_cast<char>(kMostScale - kLeastScale))) == 0;
+  }
+
+  // Decodes an output's weights of a chunk of steps into row o of each step; false if the units may not have them.
+  bool decode_row(int64_t output, int64_t step, int64_t steps, Chunk& to, int64_t o) {
+    const uint8_t* codes = codes_of(output) + step * kStepBytes;
+    const uint8_t* later = codes + (step + steps < cols_ / kStep ? kChunk * kStepBytes : ahead_ - step * kStepBytes);
+    for (int64_t i = 0; i < steps * kStepBytes; i += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(later + i), _MM_HINT_T1);
+    }
+    if constexpr (format == WeightFormat::bf16) return copy_bf16(codes, steps, to, o);
+    if constexpr (format == WeightFormat::fp8) {
+      load_fp8_scales(output, step, steps);
+      return decode_fp8(codes, steps, to, o) && scales_good_;
+    }
+    alignas(64) uint32_t exponents[kChunk];
+    const bool good = load_scales(output, step, steps, exponents);
+    decode_mxfp4(codes, exponents, steps, to, o);
+    return good;
+  }
+
+  // Outputs of one block share their scales.
+  void load_fp8_scales(int64_t output, int64_t step, int64_t steps) {
+    const uint8_t* scales = scales_of(output) + step;
+    if (scales == loaded_scales_) return;
+    loaded_scales_ = scales;
+    // 0 and 1 to 7 times 2^-9.
+    alignas(64) static constexpr uint16_t kSubnormal[32] = {
+        0, 118 << 7, 119 << 7, (119 << 7) + 64, 120 << 7, (120 << 7) + 32, (120 << 7) + 64, (120 << 7) + 96};
+    alignas(64) uint32_t exponents[kChunk];
+    scales_good_ = load_scales(output, step, steps, exponents);
+    for (int64_t s = 0; s < steps; ++s) {
+      const __m512i scale = _mm512_set1_epi32(static_cast<int>(exponents[s]));
+      bias_[s] = _mm512_add_epi16(scale, _mm512_set1_epi16(120 << 7));
+      subnormal_[s] = _mm512_maskz_add_epi16(0xfe, _mm512_load_si512(kSubnormal), scale);
+    }
+  }
+
+  // Seven bits of E4M3 are the exponent and mantissa of a bf16 that is 2^120 too small; subnormal ones are looked up.
+  bool decode_fp8(const uint8_t* codes, int64_t steps, Chunk& to, int64_t o) const {
+    const __m512i sign = _mm512_set1_epi16(static_cast<short>(0x8000));
+    __m512i most = _mm512_setzero_si512();
+    GANNET_UNROLL_TWICE
+    for (int64_t s = 0; s < steps; ++s) {
+      const auto* from = reinterpret_cast<const __m256i*>(codes + s * kStep);
+      const __m512i bytes = _mm512_cvtepu8_epi16(_mm256_loadu_si256(from));
+      const __m512i size = _mm512_and_si512(bytes, _mm512_set1_epi16(0x7f));
+      const __m512i normal = _mm512_add_epi16(_mm512_slli_epi16(size, 4), bias_[s]);
+      const __mmask32 small = _mm512_cmplt_epu16_mask(size, _mm512_set1_epi16(8));
+      const __m512i value = _mm512_mask_permutexvar_epi16(normal, small, size, subnormal_[s]);
+      most = _mm512_max_epu16(most, size);
+      // value | (bytes << 8 & sign)
+      _mm512_store_si512(to[s][o], _mm512_ternarylogic_epi32(value, _mm512_slli_epi16(bytes, 8), sign, 0xf8));
+    }
+    return _mm512_cmpeq_epi16_mask(most, _mm512_set1_epi16(0x7f)) == 0;  // NaN
+  }
+
+  static void decode_mxfp4(const uint8_t* codes, const uint32_t* exponents, int64_t steps, Chunk& to, int64_t o) {
+    // 0, .5, 1, 1.5, 2, 3, 4, 6 and their negatives, twice: the look-up takes five bits.
+    alignas(64) static constexpr uint16_t kValues[32] = {
+        0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80,
+        0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0, 0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040,
+        0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
+    const __m512i values = _mm512_load_si512(kValues);
+    GANNET_UNROLL_TWICE
+    for (int64_t s = 0; s < steps; ++s) {
+      const __m512i scale = _mm512_set1_epi32(static_cast<int>(exponents[s]));
+      const __m512i table = _mm512_mask_add_epi16(values, 0xfefefefe, values, scale);
+      const auto* from = reinterpret_cast<const __m128i*>(codes + s * kPairs);
+      const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(from));
+      const __m512i pairs = _mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12));
+      _mm512_store_si512(to[s][o], _mm512_permutexvar_epi16(pairs, table));
+    }
+  }
+
+  static bool copy_bf16(const uint8_t* codes, int64_t steps, Chunk& to, int64_t o) {
+    __m512i least = _mm512_set1_epi16(-1);
+    for (int64_t s = 0; s < steps; ++s) {
+      const __m512i value = _mm512_loadu_si512(codes + s * kStepBytes);
+      const __m512i size = _mm512_and_si512(value, _mm512_set1_epi16(0x7fff));
+      least = _mm512_min_epu16(least, _mm512_sub_epi16(size, _mm512_set1_epi16(1)));  // zero becomes the largest
+      _mm512_store_si512(to[s][o], value);
+    }
+    return _mm512_cmplt_epu16_mask(least, _mm512_set1_epi16(kLeastWeight - 1)) == 0;
+  }
+
+  // ---- products ----
+
+  void multiply_groups() {
+    const auto groups = static_cast<int>((rows_ + kGroup - 1) / kGroup);
+    const TileShapes shapes(groups, group_rows(groups - 1));
+    load_shapes(shapes);
+    if (groups == 1) panels<1>();
+    if (groups == 2) panels<2>();
+    if (groups == 3) panels<3>();
+    if (groups == 4) panels<4>();
+    release();
+    if (!any_bad_) return;
+    any_bad_ = false;
+    for (int64_t i = 0; i < range_.count; ++i) {
+      if (!good_output(i)) by_vectors(first_row_, rows_, i, 1);
+    }
+  }
+
+  GANNET_AMX static void load_shapes(const TileShapes& shapes) { _tile_loadconfig(&shapes); }
+  GANNET_AMX static void release() { _tile_release(); }
+
+  // Sixteen outputs' weights of some steps. The units work on one while the next is decoded, a step for a row: they and
+  // the vectors wait for each other as little as possible, and weights are read in the order in which they lie.
+  struct Item {
+    int64_t output;
+    int64_t step;
+    int64_t steps;  // 0: no item
+  };
+
+  template <int groups>
+  GANNET_AMX void panels() {
+    alignas(64) Chunk chunks[2];
+    const int64_t all_steps = cols_ / kStep;
+    Item last{0, 0, 0};
+    int current = 0;
+    for (int64_t i = 0; i < range_.count; i += kGroup) {
+      for (int64_t step = 0; step < all_steps; step += kChunk) {
+        const Item item{i, step, std::min(kChunk, all_steps - step)};
+        for (int64_t o = 0; o < kGroup; ++o) {
+          if (i + o < range_.count) {
+            any_bad_ |= !decode_row(i + o, step, item.steps, chunks[current], o);
+          } else {
+            for (int64_t s = 0; s < item.steps; ++s) _mm512_store_si512(chunks[current][s][o], _mm512_setzero_si512());
+          }
+          if (o < last.steps) add_step<groups>(chunks[current ^ 1][o], last.step + o);
+        }
+        if (last.steps > 0 && last.step + last.steps == all_steps) store_groups<groups>(last.output);
+        last = item;
+        current ^= 1;
+      }
+    }
+    for (int64_t s = 0; s < last.steps; ++s) add_step<groups>(chunks[current ^ 1][s], last.step + s);
+    if (last.steps > 0) store_groups<groups>(last.output);
+  }
+
+  template <int groups>
+  GANNET_AMX void add_step(const uint16_t (&weights)[kGroup][kStep], int64_t step) const {
+    if (step == 0) {
+      _tile_zero(0);
+      if constexpr (groups > 1) _tile_zero(1);
+      if constexpr (groups > 2) _tile_zero(2);
+      if constexpr (groups > 3) _tile_zero(3);
+    }
+    _tile_loadd(4, weights, 64);
+    if constexpr (groups > 1) {
+      _tile_loadd(6, packed(0, step), 64);
+      _tile_dpbf16ps(0, 4, 6);
+    }
+    if constexpr (groups > 2) {
+      _tile_loadd(6, packed(1, step), 64);
+      _tile_dpbf16ps(1, 4, 6);
+    }
+    if constexpr (groups > 3) {
+      _tile_loadd(6, packed(2, step), 64);
+      _tile_dpbf16ps(2, 4, 6);
+    }
+    _tile_loadd(7, packed(groups - 1, step), 4 * group_rows(groups - 1));
+    if constexpr (groups == 1) _tile_dpbf16ps(0, 4, 7);
+    if constexpr (groups == 2) _tile_dpbf16ps(1, 4, 7);
+    if constexpr (groups == 3) _tile_dpbf16ps(2, 4, 7);
+    if constexpr (groups == 4) _tile_dpbf16ps(3, 4, 7);
+  }
+
+  template <int groups>
+  GANNET_AMX void store_groups(int64_t first) const {
+    const int64_t count = std::min(kGroup, range_.count - first);
+    alignas(64) float sums[kGroup][kGroup];  // [outputs][rows]
+    _tile_stored(0, sums, 64);
+    store_rows(0, first, count, sums);
+    if constexpr (groups > 1) {
+      _tile_stored(1, sums, 64);
+      store_rows(1, first, count, sums);
+    }
+    if constexpr (groups > 2) {
+      _tile_stored(2, sums, 64);
+      store_rows(2, first, count, sums);
+    }
+    if constexpr (groups > 3) {
+      _tile_stored(3, sums, 64);
+      store_rows(3, first, count, sums);
+    }
+  }
+
+  void store_rows(int64_t group, int64_t first, int64_t count, const float (&sums)[kGroup][kGroup]) const {
+    const auto mask = static_cast<__mmask16>((1U << count) - 1);
+    float* y = range_.y + (first_row_ + group * kGroup) * range_.y_stride + first;
+    if (group_rows(group) == 1) {
+      const __m512i index = _mm512_set_epi32(240, 224, 208, 192, 176, 160, 144, 128, 112, 96, 80, 64, 48, 32, 16, 0);
+      return store_row(y, mask, _mm512_i32gather_ps(index, sums, 4));
+    }
+    __m512i rows[kGroup];
+    GANNET_UNROLL
+    for (int64_t o = 0; o < kGroup; ++o) rows[o] = _mm512_load_si512(sums[o]);
+    transpose(rows);
+    for (int64_t r = 0; r < group_rows(group); ++r) {
+      store_row(y + r * range_.y_stride, mask, _mm512_castsi512_ps(rows[r]));
+    }
+  }
+
+  void store_row(float* y, __mmask16 mask, __m512 value) const {
+    _mm512_mask_storeu_ps(y, mask, range_.round ? Lanes::round_to_bf16(value) : value);
+  }
+
+  // ---- what the units cannot do ----
+
+  bool good_output(int64_t output) {
+    alignas(64) Chunk ignored;
+    bool good = true;
+    for (int64_t step = 0; step < cols_ / kStep; step += kChunk) {
+      good = decode_row(output, step, std::min(kChunk, cols_ / kStep - step), ignored, 0) && good;
+    }
+    return good;
+  }
+
+  void by_vectors(int64_t row, int64_t rows, int64_t output, int64_t count) const {
+    LinearRange part = range_;
+    part.first += output;
+    part.count = count;
+    part.x += row;
+    part.rows = rows;
+    part.y += row * range_.y_stride + output;
+    kLinearAvx512.multiply(part);
+  }
+
+  static constexpr int64_t kPrefetch = 8192;  // bytes ahead, at least
+
+  const LinearRange& range_;
+  const int64_t cols_;
+  int64_t ahead_ = 0;  // bytes from an output's last columns to those prefetched meanwhile: one panel later, or several
+  int64_t first_row_ = 0;
+  int64_t rows_ = 0;
+  uint64_t good_mask_ = 0;  // of the rows at work
+  int64_t good_rows_ = 0;
+  bool any_bad_ = false;  // outputs
+
+  // Of a block of FP8 outputs and a chunk of steps.
+  const uint8_t* loaded_scales_ = nullptr;
+  bool scales_good_ = false;
+  __m512i bias_[kChunk];       // what makes a code's exponent a bf16's
+  __m512i subnormal_[kChunk];  // the look-up table of subnormal codes
+};
+
+}  // namespace
+
+void multiply_by_matrix_units(const LinearRange& range) {
+  if (range.weight.cols % kStep != 0 || range.weight.format == WeightFormat::f32) return kLinearAvx512.multiply(range);
+  if (range.weight.format == WeightFormat::fp8) return MatrixMultiplier<WeightFormat::fp8>(range).run();
+  if (range.weight.format == WeightFormat::mxfp4) return MatrixMultiplier<WeightFormat::mxfp4>(range).run();
+  MatrixMultiplier<WeightFormat::bf16>(range).run();
+}
+
+// Linux lets a process use the tiles only after it asked.
+bool matrix_units_granted() {
+  constexpr long kRequestPermission = 0x1023;
+  constexpr long kTileData = 18;
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+}  // namespace gannet::ops
