@@ -190,10 +190,11 @@ Result<Overhead> measure_overhead(const Options& options) {
   model.engine = &engine;
   model.max_unfinished = options.streams;
   GANNET_TRY(const auto server, BenchServer::start(std::move(model)));
-  OverheadMeter meter(engine, options, tokens);
-  LoadClient client(
-      server->port(), "/v1/chat/completions",
-      [&meter](size_t stream, std::string_view event, Clock::time_point now) { meter.take(stream, event, now); });
+  OverheadMeter meter(engine, options);
+  LoadClient client(server->port(), "/v1/chat/completions",
+                    [&](size_t stream, std::string_view event, Clock::time_point now) {
+                      if (!meter.take(stream, event, now)) client.stop();
+                    });
   GANNET_TRY_STATUS(client.run(overhead_streams(options, tokens)));
   return meter.result();
 }
