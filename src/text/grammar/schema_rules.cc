@@ -25,8 +25,8 @@ constexpr std::string_view kNumberPattern = R"(-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,
 
 constexpr size_t kMostSchemaNodes = 20000;
 constexpr size_t kMostBytes = 512 * 1024;   // of the grammar
-constexpr int64_t kMostCountedStates = 64;  // of strings whose characters are counted; each costs milliseconds
-constexpr int64_t kLongestCounted = 32;     // longer limits are kept by a counter beside the automaton
+constexpr int64_t kMostCountedStates = 32;  // of strings whose characters are counted; each costs milliseconds
+constexpr int64_t kLongestCounted = 24;     // longer limits are kept by a counter beside the automaton
 constexpr int64_t kMostItems = 100000;      // that an array must have
 constexpr size_t kMostExcludedNames = 128;
 
