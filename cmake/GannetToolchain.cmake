@@ -29,6 +29,6 @@ if(GANNET_SANITIZE)
   # With sanitizers g++ 12 no longer sees that a variant's members are set.
   target_compile_options(gannet_options INTERFACE
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
-  add_compile_options(-fsanitize=${GANNET_SANITIZE} -fno-omit-frame-pointer -g)
+  add_compile_options(-fsanitize=${GANNET_SANITIZE} -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g)
   add_link_options(-fsanitize=${GANNET_SANITIZE})
 endif()
