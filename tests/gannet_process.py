@@ -7,7 +7,9 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import unittest
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PATIENCE = 120  # seconds
@@ -46,6 +48,18 @@ class Server:
                 self.url = ready.group(1)
                 return
         raise RuntimeError("the server did not become ready:\n" + "".join(lines))
+
+    def is_idle(self):
+        """Whether no request runs, waits or holds memory; what was just cancelled gets its time to end."""
+        busy = r"^(?:vllm:num_requests_(?:running|waiting)|gannet:kv_blocks_held)(?:\{.*\})? (\S+)$"
+        end = time.monotonic() + PATIENCE
+        while True:
+            with urllib.request.urlopen(self.url + "/metrics", timeout=PATIENCE) as response:
+                values = re.findall(busy, response.read().decode(), re.MULTILINE)
+            idle = len(values) == 3 and not any(map(float, values))
+            if idle or time.monotonic() > end:
+                return idle
+            time.sleep(0.01)
 
     def stop(self, signal_number=signal.SIGTERM):
         """Exit status, and what it wrote since it was ready."""

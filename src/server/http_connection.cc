@@ -111,6 +111,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void begin_record();
   void end_record();
+  void send_request_id();
   Reply call_handler(const HttpRequest& request) const;
   std::function<void()> wake_up();
 
@@ -213,13 +214,18 @@ awaitable<bool> Connection::serve_one() {
   co_return co_await answer(std::move(request));
 }
 
+// Anthropic's clients look for a name of their own.
+void Connection::send_request_id() {
+  for (const char* name : {"X-Request-Id", "Request-Id"}) more_headers_.emplace_back(name, record_.id);
+}
+
 awaitable<bool> Connection::answer(HttpRequest request) {
   request.remote = remote_;
   const std::string id = request.id;
   record_.id = id;
   record_.method = request.method;
   record_.path = request.path;
-  more_headers_.emplace_back("X-Request-Id", id);
+  send_request_id();
   Reply reply = co_await handle(std::move(request));
   co_await send(reply);
   {
@@ -539,7 +545,7 @@ awaitable<void> Connection::refuse(int status, std::string message) {
   timed_out_ = false;
   keep_alive_ = false;
   record_.id = new_request_id();
-  more_headers_.emplace_back("X-Request-Id", record_.id);
+  send_request_id();
   const HttpResponse response = context_.error_page(status, message, record_.path);
   co_await send_response(response);
   {

@@ -22,7 +22,7 @@ Origin origin_of(const HttpRequest& request, const std::vector<std::string>& all
 
 Headers cors_headers(const HttpRequest& request) {
   return {{"Access-Control-Allow-Origin", std::string(request.header("origin"))},
-          {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"},
+          {"Access-Control-Expose-Headers", "X-Request-Id, Request-Id, Retry-After"},
           {"Vary", "Origin"}};
 }
 

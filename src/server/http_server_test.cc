@@ -213,6 +213,7 @@ TEST_F(HttpServerTest, GivesEveryRequestAnId) {
   start();
   auto client = connect();
   EXPECT_EQ(client.request("GET", "/echo", "", "X-Request-Id: mine-1\r\n").header("x-request-id"), "mine-1");
+  EXPECT_EQ(client.request("GET", "/echo", "", "X-Request-Id: mine-1\r\n").header("request-id"), "mine-1");
   const auto made = client.request("GET", "/echo").header("x-request-id");
   EXPECT_EQ(made.size(), 36U);
   EXPECT_NE(client.request("POST", "/echo", "x").header("x-request-id"), made);
