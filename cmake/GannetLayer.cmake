@@ -1,12 +1,15 @@
-# gannet_layer(NAME [DEPENDS layer...] [LIBRARIES target...])
+# gannet_layer(NAME [DEPENDS layer...] [LIBRARIES target...] [EXCLUDE regex])
 #
 # One static library for the folder src/NAME, from every .cc below it, and one test program from every test.cc and
 # *_test.cc. Files named *avx2.cc and *avx512.cc are compiled for that instruction set and must only be called after a
 # run-time check; bench.cc files belong to the library (they register benchmarks for `gannet bench`). With CUDA the .cu
 # files are compiled too; without it *_absent.cc files stand in for them.
 function(gannet_layer name)
-  cmake_parse_arguments(arg "" "" "DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "" "EXCLUDE" "DEPENDS;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  if(arg_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${arg_EXCLUDE}")
+  endif()
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "(/|_)test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "(/|_)test\\.cc$")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the packages that Gannet is built with, when some are missing: Debian 12 and Ubuntu 24.04. On other systems it
 # prints the list, and stops unless the compiler and CMake are there. Quiet when nothing is to be done. With --tests also
-# what only tests need: a browser, where there is a package for one (Ubuntu has none).
+# what only tests need: clang for the fuzz targets, and a browser, where there is a package for one (Ubuntu has none).
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache make pkg-config curl ca-certificates python3-venv
@@ -15,9 +15,12 @@ fi
 case $system in
   debian-12)
     packages+=(libboost1.81-dev)
-    [ "${1:-}" != --tests ] || packages+=(openssl chromium chromium-driver fonts-dejavu-core)
+    [ "${1:-}" != --tests ] || packages+=(openssl clang-19 libclang-rt-19-dev chromium chromium-driver fonts-dejavu-core)
     ;;
-  ubuntu-24.04) packages+=(libboost1.83-dev) ;;
+  ubuntu-24.04)
+    packages+=(libboost1.83-dev)
+    [ "${1:-}" != --tests ] || packages+=(openssl clang-19 libclang-rt-19-dev)
+    ;;
   *)
     echo "gannet: $system is not a system whose packages are known here. It needs the equivalents of these Debian 12" >&2
     echo "packages: ${packages[*]} libboost1.81-dev" >&2

@@ -24,11 +24,12 @@ for target in "${targets[@]}"; do
   corpus=$build/corpus/$target
   mkdir -p "$corpus"
   if "$build/$target" -runs="$runs" -seed="$seed" -timeout=10 -rss_limit_mb=4096 -max_len=8192 -verbosity=0 \
-    -print_final_stats=0 -artifact_prefix="$build/found/$target-" "$corpus" "tests/fuzz/seeds/$target"; then
+    -artifact_prefix="$build/found/$target-" "$corpus" "tests/fuzz/seeds/$target" >"$build/$target.log" 2>&1; then
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
-    echo "gannet: $target failed; the input is in $build/found" >&2
+    tail -n 40 "$build/$target.log"
+    echo "gannet: $target failed; the input is in $build/found, the whole output in $build/$target.log" >&2
   fi
   # The next run begins at the seeds again, so that it tries the same inputs.
   [ "$seed" -eq 0 ] || rm -rf "$corpus"

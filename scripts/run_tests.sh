@@ -52,6 +52,11 @@ for script in tests/*_test.py; do
   fi
 done
 
+echo "gannet: building and running the fuzz targets"
+FUZZ_BUILD=$build/fuzz scripts/run_fuzzers.sh 2>&1 | tee "$build/fuzzers.log"
+count run_fuzzers.sh "$(grep -oE '^fuzzers: [0-9]+' "$build/fuzzers.log" | grep -o '[0-9]*' || echo 0)" \
+  "$(grep -oE '[0-9]+ failed$' "$build/fuzzers.log" | tail -1 | grep -o '[0-9]*' || echo 1)" 0
+
 [ "$skipped" -eq 0 ] || echo "$skipped tests were skipped; they say why above"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
