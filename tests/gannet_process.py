@@ -24,9 +24,9 @@ def parse_arguments(doc):
     return options, [sys.argv[0], *rest]
 
 
-def run_tests(name, argv):
+def run_tests(name, argv, warnings=None):
     """Runs the tests of the calling script; returns how many failed."""
-    outcome = unittest.main(argv=argv, exit=False, verbosity=2).result
+    outcome = unittest.main(argv=argv, exit=False, verbosity=2, warnings=warnings).result
     failed = len(outcome.failures) + len(outcome.errors) + len(outcome.unexpectedSuccesses)
     print(f"{name}: {outcome.testsRun - failed} passed, {failed} failed")
     return failed
