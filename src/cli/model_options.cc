@@ -33,6 +33,17 @@ Result<EngineOptions> engine_options(const ModelOptions& options, const Config& 
     return invalid_input("--max-model-len is {}; the model's own limit is {}", *options.max_model_len,
                          config.max_position_embeddings);
   }
+  if (options.max_num_seqs > options.max_num_batched_tokens) {
+    return invalid_input(
+        "--max-num-seqs is {}; it must be at most --max-num-batched-tokens, {}, so that every request gets a row",
+        options.max_num_seqs, options.max_num_batched_tokens);
+  }
+  const int64_t longest = options.max_model_len.value_or(config.max_position_embeddings);
+  if (options.kv_cache_tokens > 0 && options.kv_cache_tokens < longest) {
+    return invalid_input(
+        "--kv-cache-tokens is {}; it must be 0 or hold one longest request, {} tokens (--max-model-len)",
+        options.kv_cache_tokens, longest);
+  }
   EngineOptions engine;
   engine.threads = static_cast<int>(options.threads);
   engine.bf16_activations = options.activations == "bf16";
