@@ -248,6 +248,18 @@ TEST(ChatBody, WhatGannetAcceptsBeyondTheOfficialApi) {
                   .ends_with("</think>x"));
 }
 
+TEST(ChatBody, StrictToolsKeepWhatTheirReferencesNeed) {
+  const std::string definitions = R"("$defs": {"D": {"type": "string", "enum": ["x"]}})";
+  EXPECT_THAT(
+      chat_prompt(
+          R"({"messages":[{"role":"user","content":"q"}],"tools":[{"type":"function","function":{"name":"f","strict":true,)"
+          R"("parameters":{"$defs":{"D":{"enum":["x"],"title":"T","type":"string"}},"type":"object","title":"F",)"
+          R"("properties":{"a":{"$ref":"#/$defs/D"}}}}}]})"),
+      HasSubstr(R"({"type": "object", "properties": {"a": {"$ref": "#/$defs/D"}}, "additionalProperties": false, )"
+                R"("required": ["a"], )" +
+                definitions + "}"));
+}
+
 TEST(ChatBody, ReadsStructuredOutputs) {
   const auto read = [](const std::string& member) { return chat_request(body_with(member)).value().structured_output; };
   using Kind = ResponseFormat::Kind;

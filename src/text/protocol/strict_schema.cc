@@ -140,10 +140,13 @@ Rewritten rewrite_object(const Json& schema, bool is_root) {
                       {"additionalProperties", false},
                       {"required", std::move(required)}};
   if (!copy(schema, "description", Keyword::any_text, out)) return {};
-  if (const Json* definitions = present(schema, "$def")) {
+  // The official API knows the first name only; the second is JSON Schema's, and references need what it holds.
+  for (const char* name : {"$def", "$defs"}) {
+    const Json* definitions = present(schema, name);
+    if (definitions == nullptr) continue;
     auto members = rewrite_members(definitions);
     if (!members) return {};
-    out.emplace_back("$def", *std::move(members));
+    out.emplace_back(name, *std::move(members));
   }
   return Json(std::move(out));
 }
