@@ -5,6 +5,7 @@
 
 #include "cache/record_layout.h"
 #include "checkpoint/checkpoint.h"
+#include "text/unsampled_ids.h"
 
 namespace gannet::server {
 namespace {
@@ -69,6 +70,7 @@ Result<ModelSession> open_model(ModelFacts facts, EngineOptions options) {
   session.tokenizer = std::move(facts.tokenizer);
   session.grammars = std::make_unique<text::GrammarCompiler>(*session.tokenizer, session.config.vocab_size,
                                                              static_cast<int32_t>(session.config.eos_token_id));
+  options.never_sampled = text::unsampled_ids(*session.tokenizer, session.config.vocab_size);
   GANNET_TRY(session.engine, create_engine(std::move(options)));
   return session;
 }
