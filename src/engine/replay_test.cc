@@ -232,6 +232,53 @@ TEST(Replay, SeveralReplaysShareAStep) {
   }
 }
 
+TEST(Replay, AHitDoesNotDependOnWhatFollows) {
+  Harness harness;
+  harness.add(Harness::prompt(640), 1);
+  harness.drain();
+  for (const int64_t tail : {1, 15, 16, 100, 700}) {
+    auto ids = Harness::prompt(640);
+    ids.resize(640 + tail, 7);
+    ids[640] = static_cast<int32_t>(tail);
+    harness.add(ids, 1);
+    harness.drain();
+    EXPECT_EQ(harness.ended.back()->cached_tokens, 640) << tail;
+  }
+}
+
+// What cannot be found again does not drive out what can.
+TEST(Replay, LongPromptsDoNotDriveEachOtherOut) {
+  Harness harness;
+  for (int round = 0; round < 3; ++round) {
+    for (const int32_t first : {1000, 5000}) {
+      harness.add(Harness::prompt(640, first), 20);
+      harness.drain();
+      EXPECT_EQ(harness.ended.back()->cached_tokens, round == 0 ? 0 : 624);
+      for (int i = 0; i < 10; ++i) harness.add(Harness::prompt(15, 9000 + 100 * i), 1);  // no whole block
+      harness.drain();
+    }
+  }
+}
+
+TEST(Replay, ManyConversationsAtOnceKeepTheirPrefixes) {
+  constexpr int32_t kConversations = 64;
+  Harness::Setup setup;
+  setup.blocks = kConversations * 20;
+  setup.options.max_num_seqs = kConversations;
+  Harness harness(setup);
+  const auto ask = [&](int64_t tokens) {
+    for (int32_t i = 0; i < kConversations; ++i) harness.add(Harness::prompt(tokens, 10'000 * i), 5);
+    harness.drain();
+    std::vector<int64_t> cached;
+    for (const auto& request : harness.ended) cached.push_back(*request->cached_tokens);
+    harness.ended.clear();
+    return cached;
+  };
+  EXPECT_THAT(ask(100), testing::Each(0));
+  EXPECT_THAT(ask(200), testing::Each(96));
+  EXPECT_THAT(ask(300), testing::Each(192));
+}
+
 TEST(Replay, TheLastTokenAlwaysRuns) {
   Harness harness;
   harness.add(Harness::prompt(64), 1);

@@ -331,6 +331,26 @@ TEST(Scheduler, ALostStepEndsItsRequestsOnly) {
   EXPECT_GT(rows_of(harness.plan(), waiting), 0);
 }
 
+// A full batch that ends one request at a time, down to the last.
+TEST(Scheduler, ABatchOf256Drains) {
+  constexpr int64_t kRequests = 256;
+  Harness harness(setup_of(8000, 512, kRequests));
+  for (int32_t i = 0; i < kRequests; ++i) harness.add(Harness::prompt(5, 1000 * i), 300 + i);
+  int64_t most = 0;
+  while (harness.scheduler.unfinished() > 0) {
+    const StepPlan step = harness.step();
+    ASSERT_FALSE(step.parts.empty());
+    most = std::max(most, static_cast<int64_t>(step.parts.size()));
+    harness.collect();
+  }
+  EXPECT_EQ(most, kRequests);
+  ASSERT_THAT(harness.ended, SizeIs(kRequests));
+  for (const auto& request : harness.ended) {
+    EXPECT_EQ(request->generated(), 299 + static_cast<int64_t>(request->id));
+  }
+  EXPECT_TRUE(harness.empty());
+}
+
 // Random requests that come, are cancelled and run out of blocks: every step keeps its limits, no answer loses or
 // repeats a token, and in the end everything is free.
 TEST(Scheduler, RandomTraffic) {
