@@ -1,5 +1,6 @@
 #include "engine/loaded_model.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace gannet {
@@ -19,6 +20,11 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(LoadOptions options) {
 
   std::unique_ptr<LoadedModel> loaded(new LoadedModel(std::move(checkpoint), threads));
   loaded->max_tokens_ = options.model.max_tokens;
+  // fp32 activations are for comparisons: matrix units would take only the products whose inputs happen to be bf16, and
+  // add those up in another order than the rest.
+  if (options.model.activations == Activations::fp32) {
+    loaded->device_.simd = std::min(loaded->device_.simd, Simd::avx512);
+  }
   const int64_t cache_tokens = options.cache_tokens > 0 ? options.cache_tokens : options.model.max_tokens;
   loaded->pool_ = std::make_unique<BlockPool>(block_layout(loaded->config(), kBlockTokens),
                                               (cache_tokens + kBlockTokens - 1) / kBlockTokens);
