@@ -246,6 +246,7 @@ class BatchingEngine : public Engine {
       unfinished_ -= static_cast<int64_t>(ended.size());
     }
     for (const auto& request : ended) {
+      deadlines_.erase({request->arrived + request->request.timeout, request->id});
       if (request->request.on_end) request->request.on_end(std::get<Finished>(request->state).outcome);
     }
   }

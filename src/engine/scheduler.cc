@@ -125,7 +125,7 @@ void Scheduler::preempt(StepPlan& step, LiveRequest& request) {
   request.state = Waiting{};
   request.pending_samples = 0;
   request.retry_at = 0;
-  request.prompt_logprobs.clear();
+  if (request.wants_prompt_logprobs()) request.prompt_logprobs.clear();  // else they are complete
   waiting_.insert(&request);
   ++counts_.preemptions;
 }

@@ -331,6 +331,30 @@ TEST(Scheduler, ALostStepEndsItsRequestsOnly) {
   EXPECT_GT(rows_of(harness.plan(), waiting), 0);
 }
 
+// The request loses its blocks between its first token and the moment when that is told.
+TEST(Scheduler, CompleteLogprobsOfAPromptOutliveAPreemption) {
+  Harness::Setup setup = setup_of(5, 100, 8);
+  setup.options.max_prompt_logprob_rows = 1;
+  Harness harness(setup);
+  harness.add(Harness::prompt(17), 50);
+  harness.step();
+  Request wanted{.prompt = Harness::prompt(31, 5000)};
+  wanted.sampling.prompt_logprobs = 0;
+  const LiveRequest& request = harness.add(std::move(wanted), 50);
+  while (harness.scheduler.counts().preemptions == 0) {
+    const StepPlan step = harness.plan();
+    StepResult result;
+    for (const StepPart& part : step.parts) {
+      auto& came = result.parts.emplace_back();
+      if (part.samples) came.token.emplace();
+      if (part.prompt_logprobs) came.prompt_logprobs.resize(part.rows);
+    }
+    harness.scheduler.apply(step, result);
+  }
+  EXPECT_EQ(request.generated(), 1);
+  EXPECT_THAT(request.prompt_logprobs, SizeIs(31));
+}
+
 // A full batch that ends one request at a time, down to the last.
 TEST(Scheduler, ABatchOf256Drains) {
   constexpr int64_t kRequests = 256;
