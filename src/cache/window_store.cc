@@ -10,7 +10,7 @@ WindowStore::WindowStore(int64_t bytes, int64_t count)
 std::optional<int32_t> WindowStore::find(const BlockHash& hash) {
   const auto found = index_.find(hash);
   if (found == index_.end()) return std::nullopt;
-  order_.splice(order_.end(), order_, places_[found->second].turn);
+  touch(found->second);
   return found->second;
 }
 

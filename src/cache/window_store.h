@@ -26,6 +26,8 @@ class WindowStore {
 
   // The place of the windows behind that block, which then count as just used.
   std::optional<int32_t> find(const BlockHash& hash);
+  // So they count again, for somebody who is yet to read them; in time, before as many as there are have been taken.
+  void touch(int32_t place) { order_.splice(order_.end(), order_, places_[place].turn); }
   // A place to write to: nobody finds it before publish() or release() is called. Nothing when all are being written.
   std::optional<int32_t> take();
   void publish(int32_t place, const BlockHash& hash);

@@ -30,6 +30,17 @@ TEST(WindowStore, TheLeastRecentlyUsedGivesWay) {
   EXPECT_TRUE(store.find(hash_of(3)));
 }
 
+TEST(WindowStore, WhatIsTouchedStays) {
+  WindowStore store(16, 2);
+  store.publish(*store.take(), hash_of(1));
+  const auto place = store.find(hash_of(1));
+  for (uint64_t other = 2; other < 6; ++other) {
+    store.touch(*place);
+    store.publish(*store.take(), hash_of(other));
+  }
+  EXPECT_EQ(store.find(hash_of(1)), place);
+}
+
 TEST(WindowStore, PlacesBeingWrittenAreNotTaken) {
   WindowStore store(16, 2);
   const auto first = store.take();

@@ -10,7 +10,12 @@ namespace gannet {
 void Scheduler::plan_prefills(StepPlan& step) {
   std::vector<Grant> grants;
   for (LiveRequest* request : running_) {
-    if (std::holds_alternative<Prefilling>(request->state)) grants.push_back(grant_for(*request));
+    const auto* prefilling = std::get_if<Prefilling>(&request->state);
+    if (prefilling == nullptr) continue;
+    // Many others may get rows, and keep windows, before those that it begins with have been read.
+    const Residence& residence = prefilling->residence;
+    if (!residence.begun && residence.windows) windows_->touch(*residence.windows);
+    grants.push_back(grant_for(*request));
   }
   admit(grants);
   distribute(grants);
@@ -52,8 +57,8 @@ void Scheduler::distribute(std::vector<Grant>& grants) const {
   give(longs, left, 0);
 }
 
-// In order of service, until short prompts fill the step or somebody finds no room: nobody overtakes a request that waits
-// for it. Long prompts do not count, since they take turns with whoever else is there.
+// In order of service, until short prompts fill the step or somebody finds no room: nobody overtakes a request that
+// waits for it. Long prompts do not count, since they take turns with whoever else is there.
 void Scheduler::admit(std::vector<Grant>& grants) {
   int64_t claimed = 0;
   const auto claim = [&](const Grant& grant) { claimed += grant.is_long ? 0 : grant.remaining; };

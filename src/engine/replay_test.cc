@@ -414,6 +414,23 @@ TEST(Snapshots, WithoutOneThereIsNoHit) {
   EXPECT_EQ(second.cached_tokens, 0);
 }
 
+TEST(Snapshots, NoneGivesWayBeforeItIsRead) {
+  Harness::Setup setup;
+  setup.options.max_num_batched_tokens = Harness::kBlock;
+  setup.options.replay.bounded = false;
+  setup.snapshots = 4;
+  Harness harness(setup);
+  harness.add(Harness::prompt(33), 1);
+  harness.drain();
+  // Each of the others keeps windows with every chunk, and all come before the one with the hit.
+  for (int32_t i = 0; i < 6; ++i) harness.add(Harness::prompt(32, 5000 + 100 * i), 1);
+  const LiveRequest& request = harness.add(Harness::prompt(72), 1);
+  StepPlan step;
+  while (part_of(step, request) == nullptr) step = harness.step();
+  ASSERT_TRUE(part_of(step, request)->restore);
+  EXPECT_EQ(harness.windows.find(request.hashes[1]), part_of(step, request)->restore);
+}
+
 TEST(Snapshots, AnswersKeepWindowsAtEachBlock) {
   Harness::Setup setup;
   setup.options.replay.bounded = false;
