@@ -184,9 +184,8 @@ class MessagesWhole : public WholeAnswer {
 
   std::optional<HttpResponse> poll() override {
     Answer& answer = answers_[0];
-    while (!answer.ended()) {
-      if (answer.advance().deltas.empty() && !answer.ended()) return std::nullopt;
-    }
+    answer.advance();
+    if (!answer.ended()) return std::nullopt;
     if (const auto& error = answer.error()) return anthropic_error(api_error(*error), request_id_);
     const auto& message = answer.message();
     OrderedJson json = response_.message();

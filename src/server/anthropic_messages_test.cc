@@ -155,6 +155,20 @@ TEST_F(AnthropicMessagesTest, HidesReasoningIfAsked) {
   for (const auto& event : stream_messages(json)) EXPECT_EQ(event.data.dump().find("Hm"), std::string::npos);
 }
 
+// The engine has more ready than one look takes, and nothing of it shows.
+TEST_F(AnthropicMessagesTest, GoesOnBehindMuchHiddenReasoning) {
+  script("</think>Yes");
+  engine_.script.insert(engine_.script.begin(), 5000, tokenizer().encode("x")->front());
+  engine_.context = 10'000;
+  HttpServerOptions options;
+  options.keep_alive_interval = std::chrono::hours(1);
+  start(options);
+  TestJson json = body(true);
+  json["max_tokens"] = 9000;
+  json["include_reasoning"] = false;
+  EXPECT_EQ(stream_messages(json).back().name, "message_stop");
+}
+
 TEST_F(AnthropicMessagesTest, CountsTokens) {
   start();
   TestJson json = body(true);

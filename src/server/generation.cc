@@ -79,6 +79,8 @@ Generation::Progress Generation::take(size_t limit) {
   if (queue_->tokens.empty()) {
     progress.end = queue_->end;
     queue_->woken = false;
+  } else if (queue_->wake) {
+    queue_->wake();  // for the rest
   }
   return progress;
 }

@@ -21,8 +21,8 @@ class Generation {
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
-  // `wake` is called, on the engine's thread, when there is something new after a take() that left nothing, the
-  // request's start included. If there is something already, it is called at once.
+  // `wake` is called when there is something new after a take() that left nothing, the request's start included, on the
+  // engine's thread; and at once when there is something already, or when a take() leaves something.
   void notify(std::function<void()> wake);
 
   struct Progress {

@@ -74,21 +74,12 @@ std::string OpenAiStream::chunk(const OrderedJson& choice, const OrderedJson& mo
 OpenAiWhole::OpenAiWhole(OpenAiResponse response, AnswerSet answers)
     : response_(std::move(response)), answers_(std::move(answers)), tokens_(answers_.size()) {}
 
-// One step may leave tokens behind, and then no wake comes; a step without deltas leaves none.
-void OpenAiWhole::take_all(size_t index) {
-  Answer& answer = answers_[index];
-  for (bool more = true; more;) {
-    auto step = answer.advance();
-    more = !step.deltas.empty() && !answer.ended();
-    if (!response_.needs_tokens()) continue;
-    for (auto& token : step.tokens) tokens_[index].push_back(std::move(token));
-  }
-}
-
 std::optional<HttpResponse> OpenAiWhole::poll() {
   for (size_t index = 0; index < answers_.size(); ++index) {
-    take_all(index);
+    auto step = answers_[index].advance();
     if (const auto& error = answers_[index].error()) return openai_error(api_error(*error));
+    if (!response_.needs_tokens()) continue;
+    for (auto& token : step.tokens) tokens_[index].push_back(std::move(token));
   }
   if (!answers_.all_ended()) return std::nullopt;
 

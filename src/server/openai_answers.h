@@ -81,8 +81,6 @@ class OpenAiWhole : public WholeAnswer {
   const AnswerSet& answers() const { return answers_; }
 
  private:
-  void take_all(size_t index);
-
   OpenAiResponse response_;
   AnswerSet answers_;
   std::vector<std::vector<Token>> tokens_;  // of each answer; only kept if the response needs them

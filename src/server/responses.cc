@@ -95,11 +95,8 @@ class ResponsesWhole : public WholeAnswer {
   int64_t tokens() const override { return answers_.completion_tokens(); }
 
   std::optional<HttpResponse> poll() override {
-    for (bool ended = false; !ended;) {
-      std::string events;
-      ended = advance(answers_, writer_, keeper_, events);
-      if (!ended && events.empty()) return std::nullopt;
-    }
+    std::string events;
+    if (!advance(answers_, writer_, keeper_, events)) return std::nullopt;
     if (const auto& error = answers_[0].error()) return openai_error(api_error(*error));
     HttpResponse response;
     response.body = to_text(writer_.response());
