@@ -30,6 +30,13 @@ Result<std::vector<std::vector<int32_t>>> bad_words(const text::SamplingRequest&
   return words;
 }
 
+// Every answer keeps a copy and looks at all of them for each token.
+std::vector<int32_t> distinct(std::vector<int32_t> ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
 // Everything but the seed and max_tokens, which depend on the answer and its prompt.
 Result<SamplingParams> engine_sampling(const text::SamplingRequest& wanted, const ServedModel& model) {
   SamplingParams params;
@@ -44,7 +51,7 @@ Result<SamplingParams> engine_sampling(const text::SamplingRequest& wanted, cons
   params.stop_ids = wanted.stop_token_ids;
   if (!wanted.ignore_eos) params.stop_ids.push_back(model.engine->config().eos_token_id);
   for (const auto& [id, bias] : wanted.logit_bias) params.logit_bias.emplace_back(id, static_cast<float>(bias));
-  params.allowed_ids = wanted.allowed_token_ids;
+  params.allowed_ids = distinct(wanted.allowed_token_ids);
   GANNET_TRY(params.bad_words, bad_words(wanted, *model.tokenizer));
   params.logprobs = wanted.logprobs ? static_cast<int>(wanted.top_logprobs) : -1;
   params.prompt_logprobs = static_cast<int>(wanted.prompt_logprobs.value_or(-1));
@@ -85,6 +92,20 @@ Result<std::shared_ptr<TokenConstraint>> constraint_of(const AnswerSet::Plan& pl
   return std::make_shared<ThinkingBudget>(*budget, *think_end, std::move(constraint));
 }
 
+// They become text on the network thread, while everybody else waits.
+ApiResult<void> check_prompt_logprobs(const AnswerSet::Plan& plan) {
+  if (!plan.sampling.prompt_logprobs) return {};
+  int64_t count = 0;
+  for (const auto& prompt : plan.prompts) count += static_cast<int64_t>(prompt.size());
+  count *= (*plan.sampling.prompt_logprobs + 1) * plan.sampling.n;
+  if (count <= AnswerSet::kMaxPromptLogprobs) return {};
+  return refuse(
+      fmt::format("prompt_logprobs: {} log-probabilities of prompt tokens (tokens * n * (prompt_logprobs + 1)); "
+                  "one request may ask for at most {}",
+                  count, AnswerSet::kMaxPromptLogprobs),
+      "prompt_logprobs");
+}
+
 ApiResult<void> check_size(const ServedModel& model, const AnswerSet::Plan& plan) {
   const int64_t answers = static_cast<int64_t>(plan.prompts.size()) * plan.sampling.n;
   if (answers > AnswerSet::kMaxAnswers) {
@@ -97,6 +118,7 @@ ApiResult<void> check_size(const ServedModel& model, const AnswerSet::Plan& plan
     const auto tokens = static_cast<int64_t>(prompt.size());
     if (tokens >= limit) return tl::unexpected(context_too_long(limit, tokens));
   }
+  GANNET_TRY_STATUS(check_prompt_logprobs(plan));
   if (model.engine->unfinished() + answers > model.max_unfinished) {
     ApiError busy;
     busy.status = 429;

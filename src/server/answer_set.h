@@ -28,7 +28,8 @@ class AnswerSet {
     // Makes the constraint of one answer; empty: none.
     std::function<Result<std::shared_ptr<TokenConstraint>>()> make_constraint{};
   };
-  static constexpr int64_t kMaxAnswers = 128;  // of one request
+  static constexpr int64_t kMaxAnswers = 128;             // of one request
+  static constexpr int64_t kMaxPromptLogprobs = 500'000;  // of one request, those of likelier tokens included
 
   // Checks the plan against the model and starts all answers, or none. Samples of one prompt have seeds in sequence.
   static ApiResult<AnswerSet> start(const ServedModel& model, Plan plan);

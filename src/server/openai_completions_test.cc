@@ -183,6 +183,24 @@ TEST_F(OpenAiCompletionsTest, ReturnsPromptLogprobsAndIds) {
   EXPECT_TRUE(choice["logprobs"].is_null());
 }
 
+TEST_F(OpenAiCompletionsTest, RefusesMorePromptLogprobsThanCanBeWritten) {
+  script("Hi");
+  engine_.context = 50'000;
+  start();
+  const TestJson prompt = std::vector<int>(40'000, 5);
+  expect_refused({{"prompt", prompt}, {"prompt_logprobs", 20}}, "prompt_logprobs: 840000 log-probabilities");
+  expect_refused({{"prompt", prompt}, {"prompt_logprobs", 1}, {"n", 10}}, "at most 500000");
+  expect_refused({{"prompt", prompt}, {"echo", true}, {"logprobs", 20}}, "prompt_logprobs");
+  post(kPath, {{"prompt", prompt}, {"prompt_logprobs", 1}, {"return_token_ids", true}});
+}
+
+TEST_F(OpenAiCompletionsTest, AllowedTokensCountOnce) {
+  script("x");
+  start();
+  post(kPath, {{"prompt", "a"}, {"allowed_token_ids", {9, 7, 9, 8, 7}}});
+  EXPECT_THAT(engine_.seen().back().sampling.allowed_ids, ElementsAre(7, 8, 9));
+}
+
 TEST_F(OpenAiCompletionsTest, ShowsControlTokensIfAsked) {
   script("a<｜User｜>b</think>c");
   start();
