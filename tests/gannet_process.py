@@ -46,6 +46,7 @@ class Server:
             ready = re.match(r"ready after .* at (https?://\S+)/v1$", line.strip())
             if ready:
                 self.url = ready.group(1)
+                self.plan = "".join(lines)  # what it said before it was ready
                 return
         raise RuntimeError("the server did not become ready:\n" + "".join(lines))
 

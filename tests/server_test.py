@@ -226,6 +226,32 @@ class AccessTest(unittest.TestCase):
             server.stop()
 
 
+class PlanTest(unittest.TestCase):
+    """What a server says at its start."""
+
+    def plan(self, *arguments):
+        server = Server(OPTIONS.gannet, OPTIONS.model, *arguments)
+        self.assertEqual(server.stop()[0], 0)
+        return server.plan
+
+    def test_defaults_and_sizes(self):
+        plan = self.plan()
+        self.assertRegex(plan, r"weights +\S+ MiB")
+        self.assertRegex(plan, r"KV cache +\d+ bytes a token of context \(\S+ MiB for a full one\)")
+        self.assertRegex(plan, r"context +\d+ tokens")
+        self.assertRegex(plan, r"thinking +on unless a request says otherwise")
+        block, least = map(int, re.search(r"hits are whole blocks of (\d+) tokens, (\d+) tokens or more", plan).groups())
+        self.assertLessEqual(block, 128)
+        self.assertLessEqual(least, 256)
+
+    def test_what_was_turned_off(self):
+        plan = self.plan("--default-thinking", "off", "--no-swa-bounded-replay")
+        self.assertIn("thinking    off", plan)
+        self.assertIn("bounded replay off", plan)
+        self.assertRegex(plan, r"whole blocks of (\d+) tokens, \1 tokens or more")
+        self.assertIn("prefixes    not cached", self.plan("--no-enable-prefix-caching"))
+
+
 class TlsTest(unittest.TestCase):
     def test_serves_https(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -11,14 +11,17 @@
 #include "base/version.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
+#include "engine/loaded_model.h"
 #include "server/api_server.h"
 #include "server/http_server.h"
+#include "server/stall_watch.h"
 #include "server/tls.h"
 
 namespace gannet::cli {
 namespace {
 
 constexpr auto kHealthInterval = std::chrono::seconds(1);
+constexpr auto kStallPatience = std::chrono::seconds(60);  // without a step, before the log says so
 constexpr auto kFailedDrain = std::chrono::seconds(2);     // for clients to read what went wrong
 constexpr auto kWorkerPatience = std::chrono::seconds(2);  // for requests still being read when the server ends
 
@@ -76,6 +79,13 @@ std::string bytes_text(double bytes) {
   return unit == 0 ? fmt::format("{:.0f} bytes", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
 }
 
+std::string prefix_text(const EngineOptions& engine, const Config& config) {
+  if (!engine.enable_prefix_caching) return "not cached";
+  const int64_t replayed = engine.swa_bounded_replay ? config.sliding_window : 0;
+  return fmt::format("cached; hits are whole blocks of {} tokens, {} tokens or more", kBlockTokens,
+                     (replayed / kBlockTokens + 1) * kBlockTokens);
+}
+
 void print_plan(const server::ModelFacts& facts, const EngineOptions& engine, const std::vector<std::string>& names,
                 const std::string& thinking) {
   const Config& config = facts.config;
@@ -91,6 +101,7 @@ void print_plan(const server::ModelFacts& facts, const EngineOptions& engine, co
              bytes_text(static_cast<double>(facts.window_bytes)));
   fmt::print(stderr, "  context     {} tokens, prompt and answer together; bounded replay {}\n", context,
              engine.swa_bounded_replay ? "on" : "off");
+  fmt::print(stderr, "  prefixes    {}\n", prefix_text(engine, config));
   fmt::print(stderr, "  processor   {} threads, {}\n", threads, name_of(detect_simd()));
   fmt::print(stderr, "  thinking    {} unless a request says otherwise\n", thinking);
 }
@@ -154,7 +165,10 @@ class RunningServer {
 // Returns when the server has ended. An engine that cannot run any more ends it with an error, so that whoever watches
 // over the process starts it anew: a server that lives but cannot answer helps nobody.
 Status watch(RunningServer& running, server::HttpServer& http, server::ApiServer& api, const Engine& engine) {
+  server::StallWatch stall(kStallPatience);
   while (!running.wait_for(kHealthInterval)) {
+    const auto stalled = stall.check(engine.stats(), engine.unfinished(), server::StallWatch::Clock::now());
+    if (stalled) spdlog::warn("{}", *stalled);
     const Status health = engine.health();
     if (health) continue;
     spdlog::error("the engine has failed and the server ends: {}", health.error().message);

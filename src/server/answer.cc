@@ -5,6 +5,8 @@
 #include <random>
 #include <utility>
 
+#include "base/log.h"
+
 namespace gannet::server {
 namespace {
 
@@ -94,11 +96,20 @@ void Answer::append(std::vector<text::Delta> deltas, Step& step) {
 void Answer::end(text::StopCause cause, Step& step) {
   ended_ = true;
   append(parser_.finish(cause), step);
+  if (cause == text::StopCause::stop) report_unparsed();
   const auto& stop = parser_.message().stop_sequence;
   if (options_.include_stop && stop) {
     append_delta(step.deltas, text::Delta{.kind = text::Delta::Kind::content, .call = 0, .text = *stop});
   }
   if (cause == text::StopCause::stop && !error_) remember();
+}
+
+// What was asked and answered is never logged, so only that it happened.
+void Answer::report_unparsed() const {
+  const auto& whole = message();
+  if (whole.unparsed_calls.empty()) return;
+  spdlog::warn("malformed tool calls in the answer: {}; {}", whole.unparsed_calls.size(),
+               whole.tool_calls.empty() ? "the answer shows their text" : "the answer has the others only");
 }
 
 void Answer::remember() {

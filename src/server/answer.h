@@ -57,6 +57,7 @@ class Answer {
   void take_tokens(std::vector<Token> tokens, Step& step);
   void append(std::vector<text::Delta> deltas, Step& step);
   void end(text::StopCause cause, Step& step);
+  void report_unparsed() const;
   void remember();
 
   std::unique_ptr<Generation> generation_;

@@ -86,6 +86,20 @@ TEST_F(ClientsTest, Opencode) {
   }
 }
 
+TEST_F(ClientsTest, WithoutALimitAnAnswerHasTheRestOfTheContext) {
+  start();
+  const TestJson user = {{{"role", "user"}, {"content", "q"}}};
+  const std::pair<const char*, TestJson> bodies[] = {{"/v1/chat/completions", {{"messages", user}}},
+                                                     {"/v1/completions", {{"prompt", "q"}}},
+                                                     {"/v1/responses", {{"input", "q"}}},
+                                                     {"/v1/messages", {{"messages", user}}}};
+  for (const auto& [path, body] : bodies) {
+    post(path, body);
+    const auto seen = engine_.seen().back();
+    EXPECT_EQ(seen.sampling.max_tokens, engine_.context - static_cast<int64_t>(seen.prompt.size())) << path;
+  }
+}
+
 TEST_F(ClientsTest, OneConversationIsOnePromptInAllApis) {
   engine_.cached_tokens = 3;
   start();

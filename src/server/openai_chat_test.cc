@@ -1,5 +1,6 @@
 #include "server/openai_chat.h"
 
+#include "base/log_context.h"
 #include "server/api_test_fixture.h"
 #include "text/chat_encoder.h"
 #include "text/protocol/chat_body.h"
@@ -325,6 +326,7 @@ TEST_F(OpenAiChatTest, Streams) {
   EXPECT_EQ(events.front()["choices"][0]["delta"], (TestJson{{"role", "assistant"}, {"content", ""}}));
   EXPECT_EQ(joined(events, "content"), "Hello there");
   EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(events.back()["choices"][0]["delta"], (TestJson{{"content", ""}})) << "clients read its content";
   for (const auto& event : events) {
     EXPECT_EQ(event["id"], events.front()["id"]);
     EXPECT_EQ(event["object"], "chat.completion.chunk");
@@ -436,6 +438,60 @@ TEST_F(OpenAiChatTest, StreamsToolCalls) {
   EXPECT_EQ(arguments[1], "{}");
   EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "tool_calls");
   EXPECT_EQ(joined(events, "content").find("DSML"), std::string::npos);
+}
+
+std::string one_call(const std::string& parameter) {
+  return "</think>Calling.\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"get\">\n<｜DSML｜ parameter name=\"n\" " +
+         parameter + "</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
+}
+
+TEST_F(OpenAiChatTest, ValuesThatAreNoJsonAreStrings) {
+  for (const std::string value : {"NaN", "{\"a\":", "Oslo", "[1, 2", "'x'"}) {
+    script(one_call("string=\"false\">" + value));
+    start();
+    const auto events = stream(kPath, body_with_tools());
+    EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "tool_calls");
+    const auto call = post(kPath, body_with_tools())["choices"][0]["message"]["tool_calls"][0];
+    const auto arguments = TestJson::parse(call["function"]["arguments"].get<std::string>());
+    EXPECT_EQ(arguments, (TestJson{{"n", value}}));
+    TearDown();
+  }
+}
+
+TEST_F(OpenAiChatTest, MalformedCallsAreShownAndLogged) {
+  script(one_call(">3"));
+  start();
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(start_logging("warning", LogFormat::text));
+  auto client = connect();
+  const auto response = client.request("POST", kPath, body_with_tools().dump(), "X-Request-Id: trace-9\r\n");
+  const auto events = stream(kPath, body_with_tools());
+  TearDown();
+  const std::string log = testing::internal::GetCapturedStderr();
+  start_logging("error", LogFormat::text);
+  EXPECT_THAT(log, HasSubstr("warning [trace-9] malformed tool calls in the answer: 1; the answer shows"));
+  const auto choice = TestJson::parse(response.body)["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_FALSE(choice["message"].contains("tool_calls"));
+  EXPECT_THAT(choice["message"]["content"].get<std::string>(), HasSubstr("parameter name=\"n\" >3"));
+  EXPECT_EQ(joined(events, "content"), choice["message"]["content"]);
+  EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "stop");
+}
+
+TEST_F(OpenAiChatTest, StreamsEndInOrderWhereverACallIsCut) {
+  script(one_call("string=\"true\">Oslo"), false);
+  engine_.finish = gannet::FinishReason::length;
+  const auto whole = engine_.script;
+  start();
+  for (size_t length = 1; length < whole.size(); ++length) {
+    engine_.script.assign(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
+    const auto events = stream(kPath, body_with_tools());
+    const bool has_call = std::any_of(events.begin(), events.end(), [](const auto& event) {
+      return event["choices"][0]["delta"].contains("tool_calls");
+    });
+    EXPECT_EQ(events.back()["choices"][0]["finish_reason"], has_call ? "tool_calls" : "length") << length;
+    EXPECT_EQ(joined(events, "content").find("DSML"), std::string::npos) << length;
+  }
 }
 
 TEST_F(OpenAiChatTest, LeavesOutContentThatIsNotThere) {
