@@ -1,14 +1,15 @@
-# cmake -DFOLDER=src/server/web -DOUTPUT=web_files.h -P EmbedWeb.cmake
+# cmake -DFOLDER=src/server/web -DOPENAPI=src/server/openapi.json -DOUTPUT=web_files.h -P EmbedWeb.cmake
 #
-# Writes the files of a folder as a C++ header, so that the program needs nothing beside it.
+# Writes the files of a folder, and one that is served at the root, as a C++ header, so that the program needs nothing
+# beside it.
 
 set(types html "text/html\; charset=utf-8" js "text/javascript\; charset=utf-8" css "text/css\; charset=utf-8"
-          svg "image/svg+xml")
+          svg "image/svg+xml" json "application/json")
 set(arrays "")
 set(entries "")
 set(count 0)
 file(GLOB files ${FOLDER}/*)
-foreach(file ${files})
+foreach(file ${files} ${OPENAPI})
   get_filename_component(name ${file} NAME)
   string(REGEX MATCH "[a-z]+$" extension ${name})
   list(FIND types ${extension} position)
@@ -20,6 +21,8 @@ foreach(file ${files})
   set(path "/web/${name}")
   if(name STREQUAL "index.html")
     set(path "/")
+  elseif(file STREQUAL OPENAPI)
+    set(path "/${name}")
   endif()
   file(READ ${file} hex HEX)
   string(LENGTH "${hex}" length)

@@ -196,10 +196,15 @@ struct ApiServer::OwnRoute {
 
 const ApiServer::OwnRoute* ApiServer::find_own_route(std::string_view path) {
   static constexpr std::array kRoutes = {
-      OwnRoute{"/", &ApiServer::root},           OwnRoute{"/health", &ApiServer::health},
-      OwnRoute{"/live", &ApiServer::alive},      OwnRoute{"/ping", &ApiServer::health},
-      OwnRoute{"/ready", &ApiServer::ready},     OwnRoute{"/version", &ApiServer::version},
-      OwnRoute{"/metrics", &ApiServer::metrics}, OwnRoute{"/stats", &ApiServer::stats},
+      OwnRoute{"/", &ApiServer::root},
+      OwnRoute{"/health", &ApiServer::health},
+      OwnRoute{"/live", &ApiServer::alive},
+      OwnRoute{"/ping", &ApiServer::health},
+      OwnRoute{"/ready", &ApiServer::ready},
+      OwnRoute{"/version", &ApiServer::version},
+      OwnRoute{"/metrics", &ApiServer::metrics},
+      OwnRoute{"/stats", &ApiServer::stats},
+      OwnRoute{"/openapi.json", &ApiServer::web_file},
   };
   static constexpr OwnRoute kWebRoute = {kWebPrefix, &ApiServer::web_file};
   for (const auto& route : kRoutes) {

@@ -328,8 +328,16 @@ TEST_F(ApiServerTest, GivesBrowsersThePage) {
   EXPECT_EQ(client.request("GET", "/web/app.js").header("content-type"), "text/javascript; charset=utf-8");
   EXPECT_EQ(client.request("GET", "/web/style.css").status, 200);
   EXPECT_EQ(client.request("GET", "/web/other.js").status, 404);
+  EXPECT_EQ(client.request("GET", "/web/openapi.json").status, 404);
   EXPECT_EQ(client.request("GET", "/web/../api_server.cc").status, 404);
   EXPECT_THAT(client.request("GET", "/").body, HasSubstr("ok"));
+}
+
+TEST_F(ApiServerTest, DescribesItself) {
+  start();
+  const auto description = TestJson::parse(connect().request("GET", "/openapi.json").body);
+  EXPECT_EQ(description["openapi"], "3.1.0");
+  EXPECT_TRUE(description["paths"]["/v1/chat/completions"].contains("post"));
 }
 
 }  // namespace

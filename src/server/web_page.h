@@ -4,11 +4,11 @@
 
 #include "server/http.h"
 
-// The page for people at "/": files of web/, compiled into the program.
+// The page for people at "/", files of web/, and the description of the API; all compiled into the program.
 namespace gannet::server {
 
 struct WebFile {
-  std::string_view path;  // "/" or below "/web/"
+  std::string_view path;  // "/", "/openapi.json" or below "/web/"
   std::string_view content_type;
   std::string_view content;
 };
