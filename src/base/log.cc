@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -27,18 +28,27 @@ void append(memory_buf_t& line, std::string_view text) {
   line.append(text.data(), text.data() + text.size());
 }
 
-// As a JSON string. Bytes that are not ASCII are taken for UTF-8.
-void append_json(memory_buf_t& line, std::string_view text) {
-  line.push_back('"');
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+}
+
+// Without characters that end the line or tell a terminal what to do.
+void append_visible(memory_buf_t& line, std::string_view text) {
   for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      line.push_back('\\');
-      line.push_back(c);
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+    if (is_control(c)) {
       fmt::format_to(fmt::appender(line), "\\u{:04x}", static_cast<unsigned>(c));
     } else {
       line.push_back(c);
     }
+  }
+}
+
+// As a JSON string. Bytes that are not ASCII are taken for UTF-8.
+void append_json(memory_buf_t& line, std::string_view text) {
+  line.push_back('"');
+  for (const char& c : text) {
+    if (c == '"' || c == '\\') line.push_back('\\');
+    append_visible(line, {&c, 1});
   }
   line.push_back('"');
 }
@@ -46,7 +56,7 @@ void append_json(memory_buf_t& line, std::string_view text) {
 // Values that a client chose must not look like another line or field.
 void append_plain(memory_buf_t& line, std::string_view text) {
   const bool plain = !text.empty() && text.find_first_of(" \"\\=") == std::string_view::npos &&
-                     text.find_first_of(std::string_view("\t\r\n\0\x1b\x7f", 6)) == std::string_view::npos;
+                     std::none_of(text.begin(), text.end(), is_control);
   if (plain) {
     append(line, text);
   } else {
@@ -84,7 +94,7 @@ class TextFormatter : public spdlog::formatter {
     message.color_range_end = line.size();
     line.push_back(' ');
     if (!current_request.empty()) fmt::format_to(fmt::appender(line), "[{}] ", current_request);
-    append(line, as_view(message.payload));
+    append_visible(line, as_view(message.payload));  // it may name what a client sent
     for (const auto& field : fields_now()) {
       fmt::format_to(fmt::appender(line), " {}=", field.name);
       append_value(line, field, false);

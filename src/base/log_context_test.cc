@@ -39,6 +39,11 @@ TEST(LogContext, TextLinesStayOneLine) {
   EXPECT_THAT(line, HasSubstr("[req-1] request path=\"/a b\\u000a\\\"\" status=200 seconds=0.500000\n"));
 }
 
+TEST(LogContext, MessagesStayOneLineToo) {
+  const auto log = [] { spdlog::info("tool {}", "a\nb\x1b[2J\x08\xc3\xa9"); };
+  EXPECT_THAT(logged(LogFormat::text, log), HasSubstr("info tool a\\u000ab\\u001b[2J\\u0008\xc3\xa9\n"));
+}
+
 TEST(LogContext, EndsWithItsScopeAndNests) {
   const std::string lines = logged(LogFormat::text, [] {
     {
