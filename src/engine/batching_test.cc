@@ -5,6 +5,7 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <stdexcept>
 
 #include "cache/sequence_state.h"
 #include "engine/engine_test_fixture.h"
@@ -285,17 +286,84 @@ TEST(Batching, AConstraintDecidesOnceItIsActive) {
   EXPECT_THAT(answer->ids(), ElementsAre(free[0], free[1], 6, 9, 12, 15));
 }
 
+struct Ended {
+  std::promise<Result<FinishReason>> promise;
+  std::future<Result<FinishReason>> future = promise.get_future();
+};
+
+// Fails where it is told to.
+class Failing : public TokenConstraint {
+ public:
+  enum class Where { mask, accept, step };
+  explicit Failing(Where where) : where_(where) {}
+  bool active() const override {
+    if (where_ == Where::step) throw std::runtime_error("no memory for the step");
+    return true;
+  }
+  void fill_mask(std::span<uint32_t> mask) override {
+    if (where_ == Where::mask) throw std::runtime_error("no such mask");
+    std::fill(mask.begin(), mask.end(), ~0U);
+  }
+  void accept(int32_t) override {
+    if (where_ == Where::accept) throw std::runtime_error("no such token");
+  }
+
+ private:
+  Where where_;
+};
+
+Result<FinishReason> outcome_with(Engine& engine, Failing::Where where) {
+  const auto ended = std::make_shared<Ended>();
+  Request request{.prompt = prompt_of(9), .sampling = greedy(5)};
+  request.constraint = std::make_shared<Failing>(where);
+  request.on_end = [ended](Result<FinishReason> reason) { ended->promise.set_value(std::move(reason)); };
+  GANNET_TRY_STATUS(engine.submit(std::move(request)));
+  return ended->future.get();
+}
+
+TEST(Batching, AFailingConstraintEndsItsRequestOnly) {
+  const auto engine = open_engine(many());
+  const auto other = start(*engine, prompt_of(20), greedy(400));
+  for (const auto where : {Failing::Where::mask, Failing::Where::accept}) {
+    const auto outcome = outcome_with(*engine, where);
+    ASSERT_FALSE(outcome);
+    EXPECT_THAT(outcome.error().message, HasSubstr(where == Failing::Where::mask ? "no such mask" : "no such token"));
+  }
+  EXPECT_EQ(other->reason(), FinishReason::length);
+  EXPECT_TRUE(engine->health());
+}
+
+TEST(Batching, AnEngineThatLosesStepAfterStepSaysSo) {
+  const auto engine = open_engine(many());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(engine->health());
+    const auto outcome = outcome_with(*engine, Failing::Where::step);
+    ASSERT_FALSE(outcome);
+    EXPECT_THAT(outcome.error().message, HasSubstr("no memory for the step"));
+  }
+  const Status health = engine->health();
+  ASSERT_FALSE(health);
+  EXPECT_THAT(health.error().message, HasSubstr("no memory for the step"));
+  EXPECT_FALSE(engine->submit({.prompt = {1, 2}, .sampling = greedy(1)}));
+  EXPECT_EQ(engine->unfinished(), 0);
+}
+
+TEST(Batching, ALostStepNowAndThenIsForgiven) {
+  const auto engine = open_engine(many());
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(outcome_with(*engine, Failing::Where::step));
+    EXPECT_THAT(answer_of(*engine, prompt_of(9), greedy(2)), SizeIs(2));
+  }
+  EXPECT_TRUE(engine->health());
+  EXPECT_EQ(engine->stats().blocks_held, 0);
+}
+
 TEST(Batching, IdsThatAreNeverSampledAreNot) {
   EngineOptions options = many();
   const Ids likely = answer_of(*open_engine(options), prompt_of(9), greedy(1));
   options.never_sampled = likely;
   EXPECT_NE(answer_of(*open_engine(options), prompt_of(9), greedy(1)), likely);
 }
-
-struct Ended {
-  std::promise<Result<FinishReason>> promise;
-  std::future<Result<FinishReason>> future = promise.get_future();
-};
 
 TEST(Batching, ADeadlineEndsARequest) {
   const auto engine = open_engine(many());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -22,6 +23,7 @@ using Clock = LiveRequest::Clock;
 
 constexpr int64_t kPromptLogprobRows = 64;   // of a step; each needs a row of logits
 constexpr int64_t kSnapshotsPerRequest = 4;  // of windows, without bounded replay
+constexpr int kLostStepsToBreak = 3;         // in a row: then it is the engine that is at fault, not a request
 
 // One thread plans, delivers tokens and takes new requests; the runner's thread runs steps meanwhile.
 class BatchingEngine : public Engine {
@@ -48,7 +50,11 @@ class BatchingEngine : public Engine {
 
   const Config& config() const override { return loaded_->config(); }
   int64_t max_model_len() const override { return loaded_->max_tokens(); }
-  Status health() const override { return {}; }
+  Status health() const override {
+    const std::scoped_lock lock(mutex_);
+    if (broken_) return tl::unexpected(*broken_);
+    return {};
+  }
   int64_t unfinished() const override {
     const std::scoped_lock lock(mutex_);
     return unfinished_;
@@ -69,6 +75,7 @@ class BatchingEngine : public Engine {
       scheduler_.hasher().extend(live->root, live->tokens, live->hashes);
     }
     const std::scoped_lock lock(mutex_);
+    if (broken_) return tl::unexpected(*broken_);
     const int64_t waiting = stats_.waiting + static_cast<int64_t>(arrived_.size());
     if (waiting >= options_.max_waiting) {
       return tl::unexpected(
@@ -149,9 +156,9 @@ class BatchingEngine : public Engine {
       take_mail();
       if (result) {
         scheduler_.apply(running, *result);
+        lost_steps_ = 0;
       } else {
-        spdlog::error("{}", result.error().message);
-        scheduler_.fail(running, result.error());
+        lose(running, result.error());
         result = StepResult();
       }
       scheduler_.settle(next);
@@ -160,6 +167,18 @@ class BatchingEngine : public Engine {
       deliver(next, *std::move(result));
       announce(running);
     }
+  }
+
+  // Too little memory for one step is its requests' misfortune; when step after step is lost, nobody can be served any
+  // more, and whoever watches over the process should know.
+  void lose(const StepPlan& step, const Error& error) {
+    spdlog::error("{}", error.message);
+    scheduler_.fail(step, error);
+    if (++lost_steps_ < kLostStepsToBreak) return;
+    spdlog::critical("the engine cannot run any more: {} steps in a row were lost", lost_steps_);
+    for (const RequestId id : scheduler_.ids()) finish(id, tl::unexpected(error));
+    const std::scoped_lock lock(mutex_);
+    broken_ = error;
   }
 
   // False when the engine is to end and nobody is left.
@@ -264,11 +283,13 @@ class BatchingEngine : public Engine {
   Scheduler scheduler_;
   Runner runner_;
   std::set<std::pair<Clock::time_point, RequestId>> deadlines_;
+  int lost_steps_ = 0;  // in a row
 
   mutable std::mutex mutex_;  // for what follows
   std::condition_variable wake_;
   std::vector<std::unique_ptr<LiveRequest>> arrived_;
   std::vector<RequestId> cancelled_;
+  std::optional<Error> broken_;
   bool reset_asked_ = false;
   bool stopping_ = false;
   RequestId last_id_ = 0;

@@ -38,7 +38,13 @@ void MaskFiller::work() {
     changed_.wait(lock, [this] { return stopping_ || busy_; });
     if (!busy_) return;
     lock.unlock();
-    for (const Job& job : jobs_) job.constraint->fill_mask(job.mask);
+    for (const Job& job : jobs_) {
+      try {
+        job.constraint->fill_mask(job.mask);
+      } catch (const std::exception& error) {
+        *job.error = error.what();
+      }
+    }
     lock.lock();
     busy_ = false;
     changed_.notify_all();
@@ -148,11 +154,12 @@ void Runner::keep_windows(const StepPlan& step) {
 void Runner::start_masks(const StepPlan& step) {
   std::vector<MaskFiller::Job> jobs;
   masks_.resize(step.parts.size());
+  mask_errors_.assign(step.parts.size(), {});
   for (size_t i = 0; i < step.parts.size(); ++i) {
     TokenConstraint* constraint = step.parts[i].request->request.constraint.get();
     const bool wanted = step.parts[i].samples && constraint != nullptr && constraint->active();
     masks_[i].resize(wanted ? (model_.config().vocab_size + 31) / 32 : 0);
-    if (wanted) jobs.push_back({constraint, masks_[i]});
+    if (wanted) jobs.push_back({constraint, masks_[i], &mask_errors_[i]});
   }
   mask_filler_.start(std::move(jobs));
 }
@@ -168,11 +175,22 @@ StepResult Runner::sample(const StepPlan& step) {
   }
   const auto parts = static_cast<int64_t>(step.parts.size());
   model_.device().pool->parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      sample_part(step.parts[i], first_logits[i], masks_[i], result.parts[i]);
-    }
+    for (int64_t i = begin; i < end; ++i) sample_guarded(step, i, first_logits[i], result.parts[i]);
   });
   return result;
+}
+
+// A request whose constraint fails must not take the others with it, nor the pool's thread.
+void Runner::sample_guarded(const StepPlan& step, int64_t index, int64_t first_logits, StepResult::Part& out) {
+  std::string error = mask_errors_[index];
+  try {
+    if (error.empty()) sample_part(step.parts[index], first_logits, masks_[index], out);
+  } catch (const std::exception& exception) {
+    error = exception.what();
+  }
+  if (error.empty()) return;
+  out.token.reset();
+  out.error = Error{ErrorKind::failed, fmt::format("no next token could be chosen: {}", error)};
 }
 
 void Runner::sample_part(const StepPart& part, int64_t first_logits, std::span<const uint32_t> mask,

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -23,6 +24,7 @@ class MaskFiller {
   struct Job {
     TokenConstraint* constraint = nullptr;
     std::span<uint32_t> mask;
+    std::string* error = nullptr;  // set if it failed
   };
   MaskFiller();
   ~MaskFiller();
@@ -67,6 +69,7 @@ class Runner {
   void keep_windows(const StepPlan& step);
   StepResult sample(const StepPlan& step);
   void sample_part(const StepPart& part, int64_t first_logits, std::span<const uint32_t> mask, StepResult::Part& out);
+  void sample_guarded(const StepPlan& step, int64_t index, int64_t first_logits, StepResult::Part& out);
   int64_t logit_rows(const StepPart& part) const;
 
   LoadedModel& model_;
@@ -75,6 +78,7 @@ class Runner {
   Batch batch_;
   std::vector<float> logits_;                 // [logit_rows, vocab_size]
   std::vector<std::vector<uint32_t>> masks_;  // of each part; empty: none
+  std::vector<std::string> mask_errors_;      // of each part; empty: none
   MaskFiller mask_filler_;
 
   std::mutex mutex_;

@@ -228,6 +228,10 @@ void Scheduler::apply(const StepPlan& step, StepResult& result) {
     if (options_.prefix_caching) publish(request, part.end());
     if (part.save) windows_->publish(*part.save, request.hashes[part.end() / pool_.layout().tokens - 1]);
     std::move(came.prompt_logprobs.begin(), came.prompt_logprobs.end(), std::back_inserter(request.prompt_logprobs));
+    if (came.error) {
+      finish(request, tl::unexpected(*came.error));
+      continue;
+    }
     if (!part.samples) continue;
     --request.pending_samples;
     came.token->finish = request.append(came.token->id);

@@ -42,6 +42,7 @@ struct StepPlan {
 struct StepResult {
   struct Part {
     std::optional<Token> token;      // of parts that sample
+    std::optional<Error> error;      // in its place: the request cannot go on, others can
     PromptLogprobs prompt_logprobs;  // of the tokens behind the part's rows, for requests that want them
   };
   std::vector<Part> parts;
