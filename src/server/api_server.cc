@@ -336,7 +336,7 @@ const std::string* ApiServer::key_of(const HttpRequest& request) const {
 // The answer to a client who may not ask, or not yet.
 std::optional<HttpResponse> ApiServer::refuse_client(const HttpRequest& request) const {
   const std::string* key = key_of(request);
-  const auto wait = rate_limit_.admit(key == nullptr ? "address " + request.remote : "key " + *key);
+  const auto wait = key == nullptr ? address_limit_.admit(request.remote) : key_limit_.admit(*key);
   if (wait.count() > 0) {
     ApiError error;
     error.status = 429;

@@ -25,7 +25,10 @@ struct ApiOptions {
 // asked. All members may be called from any thread.
 class ApiServer {
  public:
-  explicit ApiServer(ApiOptions options) : options_(std::move(options)), rate_limit_(options_.requests_per_minute) {}
+  explicit ApiServer(ApiOptions options)
+      : options_(std::move(options)),
+        key_limit_(options_.requests_per_minute),
+        address_limit_(options_.requests_per_minute) {}
 
   // From now on requests are answered; before, they are refused with 503. `model` must outlive the object.
   void start_serving(const ServedModel& model) { model_ = &model; }
@@ -58,7 +61,9 @@ class ApiServer {
   Reply handle_model_route(const HttpRequest& request) const;
 
   ApiOptions options_;
-  mutable RateLimit rate_limit_;
+  // Apart, so that strangers from many addresses cannot use up what is left for those with a key.
+  mutable RateLimit key_limit_;
+  mutable RateLimit address_limit_;
   HttpMetrics http_metrics_;
   std::atomic<const ServedModel*> model_ = nullptr;
   std::atomic<bool> stopping_ = false;

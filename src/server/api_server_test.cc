@@ -254,6 +254,22 @@ TEST_F(ApiServerTest, LimitsTheRateOfEachKey) {
   EXPECT_EQ(client.request("GET", "/health").status, 200) << "routes about the server are not limited";
 }
 
+TEST_F(ApiServerTest, StrangersDoNotUseUpTheRateOfAKey) {
+  ApiServer api({.api_keys = {"key"}, .requests_per_minute = 1});
+  HttpRequest request;
+  request.method = "GET";
+  request.path = "/v1/models";
+  const auto status = [&] { return std::get<HttpResponse>(api.handle(request)).status; };
+  for (size_t i = 0; i < RateLimit::kMostClients + 1; ++i) {
+    request.remote = std::to_string(i);
+    EXPECT_EQ(status(), 401);
+  }
+  request.remote = "another";
+  EXPECT_EQ(status(), 429);
+  request.headers = {{"x-api-key", "key"}};
+  EXPECT_EQ(status(), 503) << "let through to a model that is still being loaded";
+}
+
 TEST_F(ApiServerTest, ForgetsThePrefixCache) {
   start();
   auto client = connect();
