@@ -7,7 +7,7 @@ namespace gannet {
 
 // Which tokens may come next in one answer: those that keep it inside a grammar, for example. An object belongs to one
 // request, and one thread at a time calls it; a mask may be filled beside the forward pass that makes its logits.
-// Nothing here may throw: the threads that call it serve all requests.
+// An exception ends that request.
 class TokenConstraint {
  public:
   virtual ~TokenConstraint() = default;
