@@ -410,6 +410,17 @@ TEST(Batching, StatisticsAddUp) {
   EXPECT_EQ(stats.inter_token_latency.sum() > 0, true);
 }
 
+TEST(Batching, AnAnswerThatIsCompleteCountsAsStopped) {
+  const auto engine = open_engine(many());
+  const auto answer = std::make_shared<Answer>();
+  const auto id = engine->submit(request_for(answer, prompt_of(5), greedy(0)));
+  engine->stop(id.value());
+  EXPECT_EQ(answer->reason(), FinishReason::stop);
+  answer_of(*engine, prompt_of(5), greedy(1));
+  EXPECT_EQ(engine->stats().finished_stop, 1);
+  EXPECT_EQ(engine->stats().finished_cancelled, 0);
+}
+
 TEST(Batching, AResetEmptiesTheCache) {
   const auto engine = open_engine(many());
   answer_of(*engine, prompt_of(200), greedy(1));

@@ -91,7 +91,13 @@ class BatchingEngine : public Engine {
 
   void cancel(RequestId id) override {
     const std::scoped_lock lock(mutex_);
-    cancelled_.push_back(id);
+    to_end_.emplace_back(id, FinishReason::cancelled);
+    wake_.notify_all();
+  }
+
+  void stop(RequestId id) override {
+    const std::scoped_lock lock(mutex_);
+    to_end_.emplace_back(id, FinishReason::stop);
     wake_.notify_all();
   }
 
@@ -184,7 +190,7 @@ class BatchingEngine : public Engine {
   // False when the engine is to end and nobody is left.
   bool wait_for_work(const StepPlan& running) {
     std::unique_lock lock(mutex_);
-    const auto something = [this] { return stopping_ || reset_asked_ || !arrived_.empty() || !cancelled_.empty(); };
+    const auto something = [this] { return stopping_ || reset_asked_ || !arrived_.empty() || !to_end_.empty(); };
     if (running.parts.empty() && scheduler_.running() == 0 && scheduler_.waiting() == 0) wake_.wait(lock, something);
     return !stopping_ || scheduler_.unfinished() > 0 || !arrived_.empty() || !running.parts.empty();
   }
@@ -192,13 +198,13 @@ class BatchingEngine : public Engine {
   // Nothing runs now: what a request holds may go.
   void take_mail() {
     std::vector<std::unique_ptr<LiveRequest>> arrived;
-    std::vector<RequestId> cancelled;
+    std::vector<std::pair<RequestId, FinishReason>> to_end;
     bool reset = false;
     bool stopping = false;
     {
       const std::scoped_lock lock(mutex_);
       arrived.swap(arrived_);
-      cancelled.swap(cancelled_);
+      to_end.swap(to_end_);
       reset = std::exchange(reset_asked_, false);
       stopping = stopping_;
     }
@@ -207,7 +213,7 @@ class BatchingEngine : public Engine {
         deadlines_.emplace(request->arrived + request->request.timeout, request->id);
       scheduler_.add(std::move(request));
     }
-    for (const RequestId id : cancelled) finish(id, FinishReason::cancelled);
+    for (const auto& [id, reason] : to_end) finish(id, reason);
     if (stopping) {
       for (const RequestId id : scheduler_.ids()) finish(id, FinishReason::cancelled);
     }
@@ -288,7 +294,7 @@ class BatchingEngine : public Engine {
   mutable std::mutex mutex_;  // for what follows
   std::condition_variable wake_;
   std::vector<std::unique_ptr<LiveRequest>> arrived_;
-  std::vector<RequestId> cancelled_;
+  std::vector<std::pair<RequestId, FinishReason>> to_end_;
   std::optional<Error> broken_;
   bool reset_asked_ = false;
   bool stopping_ = false;

@@ -113,6 +113,8 @@ class Engine {
   virtual Result<RequestId> submit(Request request) = 0;
   // Ends a request as soon as the running step is over; unknown ids are ignored. Callable from any thread.
   virtual void cancel(RequestId id) = 0;
+  // The same for a request whose answer is complete as it is, e.g. behind a stop string: it counts as stopped.
+  virtual void stop(RequestId id) { cancel(id); }
 
   // Counters since the start, and what is so now. Callable from any thread.
   virtual EngineStats stats() const = 0;

@@ -35,7 +35,9 @@ void append_delta(std::vector<text::Delta>& deltas, text::Delta delta) {
 std::string new_id(std::string_view prefix) {
   constexpr std::string_view kAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
   constexpr int kLength = 24;
-  thread_local std::mt19937_64 random{std::random_device{}()};
+  // The system's random numbers: whoever knows the id of a response may go on from it, so nobody must guess one from
+  // those that he was given.
+  thread_local std::random_device random;
   std::uniform_int_distribution<size_t> pick(0, kAlphabet.size() - 1);
   std::string id(prefix);
   for (int i = 0; i < kLength; ++i) id += kAlphabet[pick(random)];
@@ -77,7 +79,7 @@ void Answer::take_tokens(std::vector<Token> tokens, Step& step) {
     if (parser_.in_reasoning()) ++reasoning_tokens_;
     step.tokens.push_back(std::move(token));
     if (parser_.done()) {
-      generation_->cancel();
+      generation_->stop();
       end(text::StopCause::stop, step);
       return;
     }

@@ -76,7 +76,7 @@ class Answer {
 // Appends `delta`, joined with the last one if it continues it.
 void append_delta(std::vector<text::Delta>& deltas, text::Delta delta);
 
-// A random identifier: the prefix and 24 letters and digits.
+// An identifier that nobody can guess: the prefix and 24 random letters and digits.
 std::string new_id(std::string_view prefix);
 
 }  // namespace gannet::server

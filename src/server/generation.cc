@@ -90,12 +90,17 @@ void Generation::wait(std::chrono::milliseconds patience) {
   queue_->changed.wait_for(lock, patience, [&] { return !queue_->tokens.empty() || queue_->end.has_value(); });
 }
 
+bool Generation::ended() const {
+  const std::lock_guard lock(queue_->mutex);
+  return queue_->end.has_value();
+}
+
 void Generation::cancel() {
-  {
-    const std::lock_guard lock(queue_->mutex);
-    if (queue_->end) return;
-  }
-  engine_.cancel(id_);
+  if (!ended()) engine_.cancel(id_);
+}
+
+void Generation::stop() {
+  if (!ended()) engine_.stop(id_);
 }
 
 }  // namespace gannet::server

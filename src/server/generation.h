@@ -38,6 +38,8 @@ class Generation {
 
   // Tells the engine that nobody wants more.
   void cancel();
+  // Tells the engine that the answer is complete as it is.
+  void stop();
 
  private:
   struct Queue;
@@ -46,6 +48,8 @@ class Generation {
   Generation(Engine& engine, std::shared_ptr<Queue> queue, RequestId id);  // for start()
 
  private:
+  bool ended() const;
+
   Engine& engine_;
   std::shared_ptr<Queue> queue_;
   RequestId id_;
