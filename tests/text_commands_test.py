@@ -111,7 +111,8 @@ class ServeTest(CommandTest):
 
     def start_stream(self, server):
         body = {"prompt": "x", "stream": True, "ignore_eos": True}
-        request = urllib.request.Request(server.url + "/v1/completions", json.dumps(body).encode())
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(server.url + "/v1/completions", json.dumps(body).encode(), headers)
         stream = urllib.request.urlopen(request, timeout=PATIENCE)
         self.assertTrue(stream.readline().startswith(b"data: "))
         return stream
