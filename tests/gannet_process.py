@@ -1,6 +1,7 @@
 """What the tests of the whole program share: where it is, how to start it, how to report."""
 
 import argparse
+import atexit
 import os
 import pathlib
 import re
@@ -33,13 +34,14 @@ def run_tests(name, argv, warnings=None):
 
 
 class Server:
-    """`gannet serve` on a free port, until stop()."""
+    """`gannet serve` on a free port, until stop() or the end of the tests."""
 
     def __init__(self, gannet, model, *arguments, log_level="warning", environment=None):
         command = [gannet, "serve", model, "--port", "0", *arguments]
         command += ["--log-level", log_level]  # nobody reads its log while it runs: more than a pipe holds stops it
         environment = {**os.environ, **(environment or {})}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        atexit.register(self.process.kill)  # a test that fails must not leave its server behind
         lines = []
         for line in self.process.stderr:
             lines.append(line)
