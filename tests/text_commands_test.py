@@ -205,7 +205,15 @@ class Terminal:
         return before.decode(errors="replace")
 
     def end(self):
-        _, status = os.waitpid(self.process_id, 0)
+        end = time.monotonic() + PATIENCE
+        while True:
+            process_id, status = os.waitpid(self.process_id, os.WNOHANG)
+            if process_id:
+                break
+            if time.monotonic() > end:
+                os.kill(self.process_id, signal.SIGKILL)
+                raise AssertionError("the program did not end")
+            time.sleep(0.01)
         os.close(self.terminal)
         return os.waitstatus_to_exitcode(status)
 
@@ -246,6 +254,7 @@ class TerminalTest(unittest.TestCase):
         terminal.type("hello\r")
         terminal.wait_for("\x1b[2m")
         terminal.wait_for(" tokens, first after")
+        terminal.wait_for(self.PROMPT)  # what is typed before may be no key of the line editor
         terminal.type("\x04")
         self.assertEqual(terminal.end(), 0)
 
