@@ -268,6 +268,7 @@ class TerminalTest(unittest.TestCase):
         terminal.wait_for(self.PROMPT)
         terminal.type("\x03")
         terminal.wait_for("Ctrl-C again to leave")
+        terminal.wait_for(self.PROMPT)
         terminal.type("\x03")
         self.assertEqual(terminal.end(), 0)
 
