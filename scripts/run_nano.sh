@@ -15,7 +15,7 @@ if curl -s -o /dev/null "$url/live"; then
   exit 1
 fi
 answer=$(mktemp)
-"$gannet" serve nano --port "$port" &
+"$gannet" serve nano --port "$port" --log-level warning &
 server=$!
 trap 'kill "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; rm -f "$answer"' EXIT
 
