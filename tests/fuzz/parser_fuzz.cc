@@ -4,7 +4,8 @@
 #include "text/message_parser.h"
 #include "text/utf8.h"
 
-// What a model generates, as text in pieces or as token ids: first byte the options, then the text, cut by its own bytes.
+// What a model generates, as text in pieces or as token ids: first byte the options, then the text, cut by its own
+// bytes.
 namespace gannet {
 namespace {
 
@@ -14,8 +15,8 @@ std::string joined(const std::vector<Delta>& deltas) {
   std::string all;
   const Delta* last = nullptr;
   for (const Delta& delta : deltas) {
-    const bool continues = last != nullptr && last->kind == delta.kind && last->call == delta.call &&
-                           delta.kind != Delta::Kind::tool_call;
+    const bool continues =
+        last != nullptr && last->kind == delta.kind && last->call == delta.call && delta.kind != Delta::Kind::tool_call;
     if (!continues) all += '\0' + std::to_string(static_cast<int>(delta.kind)) + "," + std::to_string(delta.call) + ":";
     all += delta.text;
     last = &delta;
@@ -40,7 +41,8 @@ std::vector<Delta> parse(const text::ParseOptions& options, std::string_view tex
   text::MessageParser parser(options);
   std::vector<Delta> deltas;
   while (!text.empty()) {
-    const size_t length = in_pieces ? std::min<size_t>(text.size(), 1 + static_cast<uint8_t>(text.front()) % 7) : text.size();
+    const size_t length =
+        in_pieces ? std::min<size_t>(text.size(), 1 + static_cast<uint8_t>(text.front()) % 7) : text.size();
     append(deltas, parser.push(text.substr(0, length)));
     text.remove_prefix(length);
   }

@@ -35,18 +35,6 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-bool is_name(char byte) {
-  return std::isalnum(static_cast<unsigned char>(byte)) != 0 || byte == '_' || byte == '.' || byte == '-';
-}
-
-// End of the string or character class that begins at `start`.
-size_t end_of_quote(std::string_view text, size_t start) {
-  const char closing = text[start] == '"' ? '"' : ']';
-  size_t at = start + 1;
-  while (at < text.size() && text[at] != closing) at += text[at] == '\\' ? 2 : 1;
-  return std::min(at + 1, text.size());
-}
-
 // The same rules with `prefix` in front of every name.
 std::string renamed(std::string_view ebnf, std::string_view prefix) {
   std::string out;
@@ -93,6 +81,17 @@ std::string without_question_marks(std::string_view pattern) {
 }
 
 }  // namespace
+
+bool is_name(char byte) {
+  return std::isalnum(static_cast<unsigned char>(byte)) != 0 || byte == '_' || byte == '.' || byte == '-';
+}
+
+size_t end_of_quote(std::string_view text, size_t start) {
+  const char closing = text[start] == '"' ? '"' : ']';
+  size_t at = start + 1;
+  while (at < text.size() && text[at] != closing) at += text[at] == '\\' ? 2 : 1;
+  return std::min(at + 1, text.size());
+}
 
 Part literal(std::string_view text) {
   return {quoted(text)};

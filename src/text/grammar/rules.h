@@ -64,4 +64,9 @@ class Rules {
   size_t bytes_ = 0;
 };
 
+// For reading EBNF: whether a byte may stand in a rule's name, and the end of the string or character class that begins
+// at `start`, or of the text.
+bool is_name(char byte);
+size_t end_of_quote(std::string_view text, size_t start);
+
 }  // namespace gannet::text::grammar

@@ -4,6 +4,8 @@
 #include <array>
 #include <cctype>
 
+#include "text/grammar/rules.h"
+
 namespace gannet::text::grammar {
 namespace {
 
@@ -11,17 +13,6 @@ constexpr size_t kMostBytes = 64 * 1024;
 constexpr int kDeepest = 100;
 constexpr size_t kLongestNumber = 4;  // of digits in a repetition
 constexpr std::array<std::string_view, 4> kTokenMacros = {"Token", "ExcludeToken", "TokenTagDispatch", "TagDispatch"};
-
-bool is_name(char byte) {
-  return std::isalnum(static_cast<unsigned char>(byte)) != 0 || byte == '_' || byte == '.' || byte == '-';
-}
-
-size_t end_of_quote(std::string_view text, size_t start) {
-  const char closing = text[start] == '"' ? '"' : ']';
-  size_t at = start + 1;
-  while (at < text.size() && text[at] != closing) at += text[at] == '\\' ? 2 : 1;
-  return std::min(at + 1, text.size());
-}
 
 Status check_name(std::string_view ebnf, size_t start, size_t end) {
   const std::string_view name = ebnf.substr(start, end - start);
