@@ -3,18 +3,24 @@
 # One static library for the folder src/NAME, from every .cc below it, and one test program from every test.cc and
 # *_test.cc. Files named *avx2.cc and *avx512.cc are compiled for that instruction set and must only be called after a
 # run-time check; bench.cc files belong to the library (they register benchmarks for `gannet bench`). With CUDA the .cu
-# files are compiled too; without it *_absent.cc files stand in for them.
+# files and the .cc files of folders named cuda are compiled too; without it *_absent.cc files stand in for them. Tests
+# of CUDA code, *_test.cu, belong to gannet-gpu-test.
 function(gannet_layer name)
   cmake_parse_arguments(arg "" "EXCLUDE" "DEPENDS;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   if(arg_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "${arg_EXCLUDE}")
   endif()
+  list(FILTER sources EXCLUDE REGEX "/cuda/testing_main\\.cc$")
+  if(NOT GANNET_WITH_CUDA)
+    list(FILTER sources EXCLUDE REGEX "/cuda/")
+  endif()
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "(/|_)test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "(/|_)test\\.cc$")
   if(GANNET_WITH_CUDA)
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cu)
+    list(FILTER cuda_sources EXCLUDE REGEX "_test\\.cu$")
     list(APPEND sources ${cuda_sources})
     list(FILTER sources EXCLUDE REGEX "_absent\\.cc$")
   endif()
@@ -23,6 +29,9 @@ function(gannet_layer name)
   add_library(gannet_${name} STATIC ${sources})
   target_include_directories(gannet_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(gannet_${name} PUBLIC ${arg_DEPENDS} ${arg_LIBRARIES} PRIVATE gannet_options)
+  if(GANNET_WITH_CUDA AND cuda_sources)
+    target_link_libraries(gannet_${name} PUBLIC CUDA::cudart_static)
+  endif()
 
   # g++ 12 takes the deliberately undefined registers inside its own intrinsics for our mistakes.
   set(quiet "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>")

@@ -18,6 +18,8 @@ target_compile_options(gannet_options INTERFACE
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
   # Results must not depend on the compiler's mood: no contraction of a*b+c unless the source says fma.
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+target_compile_options(gannet_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-Xcompiler=-Wall,-Wextra>)
 if(GANNET_WERROR)
   target_compile_options(gannet_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
