@@ -128,6 +128,7 @@ Result<std::unique_ptr<server::HttpServer>> listen(const ServeOptions& options, 
   http.body_limit = static_cast<size_t>(options.max_request_bytes);
   http.keep_alive_interval = std::chrono::seconds(options.keep_alive_interval);
   http.allowed_origins = options.allowed_origins;
+  http.gate = [&api](const server::HttpRequest& head) { return api.refuse(head); };
   if (options.certificate) {
     GANNET_TRY(http.tls, server::TlsContext::load(*options.certificate, *options.key));
   }

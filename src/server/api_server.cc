@@ -163,6 +163,12 @@ std::string media_type(std::string_view header) {
   return type;
 }
 
+// As the head says.
+bool has_body(const HttpRequest& request) {
+  const auto length = request.header("content-length");
+  return !request.header("transfer-encoding").empty() || length.find_first_not_of('0') != std::string_view::npos;
+}
+
 // Bodies are JSON; a body of no declared type is taken for it.
 std::optional<ApiError> check_body_type(const HttpRequest& request) {
   const auto encoding = request.header("content-encoding");
@@ -171,7 +177,7 @@ std::optional<ApiError> check_body_type(const HttpRequest& request) {
                        "Content-Encoding");
   }
   const std::string type = media_type(request.header("content-type"));
-  if (request.body.empty() || type.empty() || type == "application/json" || type.ends_with("+json")) return {};
+  if (!has_body(request) || type.empty() || type == "application/json" || type.ends_with("+json")) return {};
   ApiError error;
   error.status = 415;
   error.param = "Content-Type";
@@ -313,10 +319,19 @@ void ApiServer::observe(const RequestRecord& record) {
 }
 
 Reply ApiServer::handle(const HttpRequest& request) const {
-  const OwnRoute* route = find_own_route(request.path);
-  if (route == nullptr) return handle_model_route(request);
-  if (!is_get(request)) return method_not_allowed(request, "GET");
-  return (this->*route->handle)(request);
+  if (!request.admitted) {
+    if (auto refused = refuse(request)) return *std::move(refused);
+  }
+  if (const OwnRoute* route = find_own_route(request.path)) return (this->*route->handle)(request);
+  if (auto refused = not_serving(request)) return *std::move(refused);
+  return find_route(request.path)->handle(*model_, request);
+}
+
+std::optional<HttpResponse> ApiServer::refuse(const HttpRequest& head) const {
+  if (find_own_route(head.path) == nullptr) return refuse_model_route(head);
+  if (!is_get(head)) return method_not_allowed(head, "GET");
+  if (!has_body(head)) return {};
+  return error_for(head.path, bad_request(fmt::format("{} takes no body", shown(head.path))), head.id);
 }
 
 const std::string* ApiServer::key_of(const HttpRequest& request) const {
@@ -356,19 +371,23 @@ std::optional<HttpResponse> ApiServer::refuse_client(const HttpRequest& request)
   return error_for(request.path, error, request.id);
 }
 
-Reply ApiServer::handle_model_route(const HttpRequest& request) const {
-  if (auto refused = refuse_client(request)) return *std::move(refused);
-  const ModelRoute* route = find_route(request.path);
-  if (route == nullptr) return error_for(request.path, not_found(request), request.id);
-  const bool allowed = route->method == "GET" ? is_get(request) : request.method == route->method;
-  if (!allowed) return method_not_allowed(request, route->method);
+std::optional<HttpResponse> ApiServer::refuse_model_route(const HttpRequest& head) const {
+  if (auto refused = refuse_client(head)) return refused;
+  const ModelRoute* route = find_route(head.path);
+  if (route == nullptr) return error_for(head.path, not_found(head), head.id);
+  const bool allowed = route->method == "GET" ? is_get(head) : head.method == route->method;
+  if (!allowed) return method_not_allowed(head, route->method);
+  if (auto refused = not_serving(head)) return refused;
+  if (const auto wrong = check_body_type(head)) return error_for(head.path, *wrong, head.id);
+  return {};
+}
+
+std::optional<HttpResponse> ApiServer::not_serving(const HttpRequest& request) const {
   if (stopping_) {
     return error_page(503, "the server is shutting down; ask another one or try again later", request.path);
   }
-  const ServedModel* model = model_;
-  if (model == nullptr) return error_page(503, "the model is still being loaded; try again later", request.path);
-  if (const auto wrong = check_body_type(request)) return error_for(request.path, *wrong, request.id);
-  return route->handle(*model, request);
+  if (model_ == nullptr) return error_page(503, "the model is still being loaded; try again later", request.path);
+  return {};
 }
 
 }  // namespace gannet::server

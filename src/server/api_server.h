@@ -35,6 +35,9 @@ class ApiServer {
   // From now on new requests are refused with 503.
   void stop_serving() { stopping_ = true; }
 
+  // What a request is turned away with, as far as its head tells: no key, too many requests, no such route.
+  std::optional<HttpResponse> refuse(const HttpRequest& head) const;
+  // Refuses by itself what no gate has let in.
   Reply handle(const HttpRequest& request) const;
   // Counts and logs a request that is over.
   void observe(const RequestRecord& record);
@@ -58,7 +61,8 @@ class ApiServer {
   // The key that a request shows, if it is one of ours.
   const std::string* key_of(const HttpRequest& request) const;
   std::optional<HttpResponse> refuse_client(const HttpRequest& request) const;
-  Reply handle_model_route(const HttpRequest& request) const;
+  std::optional<HttpResponse> refuse_model_route(const HttpRequest& head) const;
+  std::optional<HttpResponse> not_serving(const HttpRequest& request) const;
 
   ApiOptions options_;
   // Apart, so that strangers from many addresses cannot use up what is left for those with a key.

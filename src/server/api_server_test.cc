@@ -239,6 +239,24 @@ TEST_F(ApiServerTest, TakesAnyOfSeveralKeys) {
   EXPECT_EQ(engine_.cache_resets, 0);
 }
 
+TEST_F(ApiServerTest, RefusesStrangersBeforeTheirBody) {
+  api_options_.requests_per_minute = 3;
+  start({}, "secret");
+  const auto status = [this](const std::string& line, const std::string& headers) {
+    auto client = connect();
+    client.send(line + " HTTP/1.1\r\nHost: t\r\nContent-Length: 30000000\r\n" + headers + "\r\n");
+    return client.read_response().status;
+  };
+  EXPECT_EQ(status("POST /v1/chat/completions", ""), 401);
+  EXPECT_EQ(status("POST /v1/chat/completions", "Expect: 100-continue\r\n"), 401);
+  EXPECT_EQ(status("POST /v1/messages", "X-Api-Key: other\r\n"), 401);
+  EXPECT_EQ(status("POST /v1/messages", "X-Api-Key: other\r\n"), 429);
+  EXPECT_EQ(status("POST /v1/nonsense", "X-Api-Key: secret\r\n"), 404);
+  EXPECT_EQ(status("GET /v1/completions", "X-Api-Key: secret\r\n"), 405);
+  EXPECT_EQ(status("POST /v1/completions", "X-Api-Key: secret\r\nContent-Type: text/plain\r\n"), 415);
+  EXPECT_EQ(status("GET /health", ""), 400);
+}
+
 TEST_F(ApiServerTest, LimitsTheRateOfEachKey) {
   api_options_.api_keys = {"first", "second"};
   api_options_.requests_per_minute = 2;

@@ -49,6 +49,7 @@ class ApiTest : public testing::Test {
     if (!api_key.empty()) api_options_.api_keys.push_back(api_key);
     api_ = std::make_unique<ApiServer>(api_options_);
     if (ready) api_->start_serving(model_);
+    options.gate = [this](const HttpRequest& head) { return api_->refuse(head); };
     auto server = HttpServer::listen(
         std::move(options), [this](const HttpRequest& request) { return api_->handle(request); }, ApiServer::error_page,
         [this](const RequestRecord& record) { api_->observe(record); });

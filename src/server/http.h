@@ -21,8 +21,9 @@ struct HttpRequest {
   std::string query;   // behind the '?'; empty if there is none
   Headers headers;     // names in lower case
   std::string body;
-  std::string id;      // X-Request-Id as the client sent it, or one made here
-  std::string remote;  // the client's address
+  std::string id;         // X-Request-Id as the client sent it, or one made here
+  std::string remote;     // the client's address
+  bool admitted = false;  // a Gate has let it in
 
   // Value of the first header of that (lower-case) name; empty if there is none.
   std::string_view header(std::string_view name) const;
@@ -68,6 +69,10 @@ using Reply = std::variant<HttpResponse, std::unique_ptr<WholeAnswer>, std::uniq
 
 // Answers a request. Called on a worker thread if the request has a body, else on the network thread.
 using Handler = std::function<Reply(const HttpRequest&)>;
+
+// Looks at a request before its body is read: an answer turns it away, and its body is never taken in. Called on the
+// network thread; must be quick.
+using Gate = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
 
 // The body of an error that HTTP itself found: status, and one sentence on what was wrong with the request. `path` is
 // empty when the request did not come that far.

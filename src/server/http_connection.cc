@@ -40,6 +40,7 @@ namespace {
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr size_t kReadPiece = 4096;
 constexpr size_t kBodyPiece = 64 << 10;
+constexpr uint64_t kSkippedBody = 64 << 10;   // of a request that was turned away; a larger one ends the connection
 constexpr size_t kWriteSlice = 256 << 10;     // written under one deadline
 constexpr size_t kPipelinedLimit = 64 << 10;  // bytes of later requests taken while one is being answered; more end it
 constexpr auto kDeadlineRepeat = std::chrono::milliseconds(20);
@@ -88,11 +89,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   awaitable<bool> shake_hands();
   awaitable<bool> serve_one();
+  std::optional<HttpResponse> refusal(HttpRequest& head);
+  awaitable<bool> turn_away(Parser& parser, HttpResponse response);
+  awaitable<bool> skip_body(Parser& parser);
   awaitable<bool> answer(HttpRequest request);
+  awaitable<bool> end_answer();
   awaitable<bool> wait_for_request();
   awaitable<bool> read_head(Parser& parser);
   void note_target(const Parser& parser);
   awaitable<bool> check_head(const Parser& parser);
+  HttpRequest take_head(const Parser& parser);
+  awaitable<bool> invite_body(const Parser& parser);
   awaitable<bool> read_body(Parser& parser);
   awaitable<error_code> feed(Parser& parser, size_t piece);
   awaitable<Reply> handle(HttpRequest request);
@@ -112,7 +119,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_record();
   void end_record();
   void send_request_id();
-  Reply call_handler(const HttpRequest& request) const;
+  template <class Call>
+  auto guarded(const HttpRequest& request, Call call) const -> decltype(call());
   std::function<void()> wake_up();
 
   void arm_deadline(std::chrono::milliseconds time);
@@ -204,14 +212,26 @@ awaitable<bool> Connection::serve_one() {
   parser.header_limit(static_cast<uint32_t>(context_.options.header_limit));
   parser.body_limit(context_.options.body_limit);
   if (!co_await read_head(parser)) co_return false;
+  HttpRequest request = take_head(parser);
+  if (auto refused = refusal(request)) co_return co_await turn_away(parser, *std::move(refused));
+  if (!co_await invite_body(parser)) co_return false;
   if (!co_await read_body(parser)) co_return false;
+  request.body = std::move(parser.get().body());
+  co_return co_await answer(std::move(request));
+}
 
+HttpRequest Connection::take_head(const Parser& parser) {
   keep_alive_ = parser.get().keep_alive();
   http11_ = parser.get().version() >= 11;
   head_only_ = parser.get().method() == http::verb::head;
   served_ = true;
-  HttpRequest request = take_request(parser.get());
-  co_return co_await answer(std::move(request));
+  HttpRequest request = request_head(parser.get());
+  request.remote = remote_;
+  record_.id = request.id;
+  record_.method = request.method;
+  record_.path = request.path;
+  send_request_id();
+  return request;
 }
 
 // Anthropic's clients look for a name of their own.
@@ -220,23 +240,45 @@ void Connection::send_request_id() {
 }
 
 awaitable<bool> Connection::answer(HttpRequest request) {
-  request.remote = remote_;
-  const std::string id = request.id;
-  record_.id = id;
-  record_.method = request.method;
-  record_.path = request.path;
-  send_request_id();
   Reply reply = co_await handle(std::move(request));
   co_await send(reply);
   {
-    const LogContext context(id);
+    const LogContext context(record_.id);
     reply = HttpResponse();
+  }
+  co_return co_await end_answer();
+}
+
+awaitable<bool> Connection::end_answer() {
+  {
+    const LogContext context(record_.id);
     end_record();
   }
   if (gone_ || aborted_ || broken_) co_return false;
   if (keep_alive_) co_return true;
   co_await linger();
   co_return false;
+}
+
+// Answers a request without taking in its body. A small body is passed over, so that the connection can go on; a client
+// that waits to be asked for it may or may not send it.
+awaitable<bool> Connection::turn_away(Parser& parser, HttpResponse response) {
+  const auto left = parser.content_length_remaining();
+  const bool asks = parser.get().count(http::field::expect) > 0;
+  const bool passable = parser.is_done() || (!asks && left && *left <= kSkippedBody);
+  keep_alive_ = keep_alive_ && passable;
+  co_await send_response(response);
+  if (!co_await end_answer()) co_return false;
+  co_return co_await skip_body(parser);
+}
+
+awaitable<bool> Connection::skip_body(Parser& parser) {
+  error_code error;
+  parser.eager(true);
+  arm_deadline(context_.options.linger_timeout);
+  while (!parser.is_done() && !error && !timed_out_) error = co_await feed(parser, kReadPiece);
+  disarm_deadline();
+  co_return parser.is_done();
 }
 
 void Connection::begin_record() {
@@ -324,10 +366,15 @@ awaitable<bool> Connection::check_head(const Parser& parser) {
     co_await refuse(417, std::move(message));
     co_return false;
   }
-  if (!expect.empty() && head.version() >= 11 && !parser.is_done() && buffer_.size() == 0) {
-    if (!co_await write_all("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
-  }
   co_return true;
+}
+
+// For a client that sends its body only when it is told that it may.
+awaitable<bool> Connection::invite_body(const Parser& parser) {
+  const auto& head = parser.get();
+  const bool asks = head.count(http::field::expect) > 0 && head.version() >= 11;
+  if (!asks || parser.is_done() || buffer_.size() > 0) co_return true;
+  co_return co_await write_all("HTTP/1.1 100 Continue\r\n\r\n");
 }
 
 awaitable<bool> Connection::read_body(Parser& parser) {
@@ -354,28 +401,41 @@ awaitable<bool> Connection::read_body(Parser& parser) {
 
 // ---- handling
 
-Reply Connection::call_handler(const HttpRequest& request) const {
+template <class Call>
+auto Connection::guarded(const HttpRequest& request, Call call) const -> decltype(call()) {
   const LogContext context(request.id);
   try {
-    return context_.handler(request);
+    return call();
   } catch (const std::exception& error) {
     spdlog::error("{} {} failed inside the server: {}", request.method, request.path, error.what());
     return context_.error_page(500, "the server failed while it handled this request", request.path);
   }
 }
 
-awaitable<Reply> Connection::handle(HttpRequest request) {
+// The answer to a request that nobody is to handle, as its head alone tells.
+std::optional<HttpResponse> Connection::refusal(HttpRequest& request) {
   const Origin origin = origin_of(request, context_.options.allowed_origins);
   if (origin == Origin::allowed) {
     for (auto& header : cors_headers(request)) more_headers_.push_back(std::move(header));
-    if (is_preflight(request)) co_return preflight_response(request);
+    if (is_preflight(request)) return preflight_response(request);
   }
   const bool only_reads = request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS";
   if (origin == Origin::foreign && !only_reads) {
     std::string message = "web pages of other origins may not use this server; --allowed-origins lets them";
-    co_return context_.error_page(403, message, request.path);
+    return context_.error_page(403, message, request.path);
   }
-  if (request.body.empty()) co_return call_handler(request);
+  if (!context_.options.gate) return {};
+  const auto look = [&] { return context_.options.gate(request); };
+  auto refused = guarded(request, look);
+  request.admitted = !refused;
+  return refused;
+}
+
+awaitable<Reply> Connection::handle(HttpRequest request) {
+  if (request.body.empty()) {
+    const auto call = [&] { return context_.handler(request); };
+    co_return guarded(request, call);
+  }
   co_return co_await handle_on_worker(std::move(request));
 }
 
@@ -385,7 +445,8 @@ awaitable<Reply> Connection::handle_on_worker(HttpRequest request) {
   auto work = [self = shared_from_this(), job] {
     BusyWorkers& busy = self->context_.busy;
     if (!busy.begin()) return;
-    job->reply = self->call_handler(job->request);
+    const auto call = [&] { return self->context_.handler(job->request); };
+    job->reply = self->guarded(job->request, call);
     busy.end();
     auto deliver = [self, job] {
       job->done = true;
@@ -544,15 +605,13 @@ awaitable<bool> Connection::write_all(std::string_view data) {
 awaitable<void> Connection::refuse(int status, std::string message) {
   timed_out_ = false;
   keep_alive_ = false;
-  record_.id = new_request_id();
-  send_request_id();
+  if (record_.id.empty()) {
+    record_.id = new_request_id();
+    send_request_id();
+  }
   const HttpResponse response = context_.error_page(status, message, record_.path);
   co_await send_response(response);
-  {
-    const LogContext context(record_.id);
-    end_record();
-  }
-  if (!broken_) co_await linger();
+  co_await end_answer();
 }
 
 // Closing a socket with unread input makes the kernel throw away what the client has not read yet, so the rest of its

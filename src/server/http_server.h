@@ -32,6 +32,7 @@ struct HttpServerOptions {
   // open to everybody.
   std::vector<std::string> allowed_origins;
   std::shared_ptr<TlsContext> tls;  // null: plain HTTP
+  Gate gate;                        // empty: every request is read and handled
 };
 
 // HTTP/1.1 and 1.0 over TCP. One network thread serves all connections, so a stream costs no thread and a slow reader

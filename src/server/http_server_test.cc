@@ -316,6 +316,62 @@ TEST_F(HttpServerTest, AnswersExpectContinue) {
   EXPECT_EQ(refused.read_response().status, 417);
 }
 
+TEST_F(HttpServerTest, TurnsRequestsAwayBeforeTheirBody) {
+  HttpServerOptions options;
+  options.gate = [](const HttpRequest& head) -> std::optional<HttpResponse> {
+    EXPECT_EQ(head.body, "");
+    EXPECT_EQ(head.remote, "127.0.0.1");
+    if (head.header("x-test") == "boom") throw std::runtime_error("boom");
+    if (head.header("x-test") == "in") return std::nullopt;
+    return HttpResponse{.status = 401, .content_type = "text/plain", .body = "no", .headers = {}};
+  };
+  start(options);
+  const std::string head = "POST /echo HTTP/1.1\r\nHost: t\r\n";
+
+  auto large = connect();
+  large.send(head + "Content-Length: 33554432\r\n\r\n");  // and nothing of it
+  const auto refused = large.read_response();
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(refused.header("connection"), "close");
+  EXPECT_TRUE(large.at_end());
+  EXPECT_EQ(record(1).status, 401);
+  EXPECT_EQ(record(1).path, "/echo");
+
+  // A client that sends it all before it reads still gets the answer.
+  auto sender = connect();
+  sender.send(head + "Content-Length: 33554432\r\n\r\n" + std::string(4 << 20, 'x'));
+  EXPECT_EQ(sender.read_response().status, 401);
+
+  auto asking = connect();
+  asking.send(head + "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+  EXPECT_EQ(asking.read_response().status, 401) << "and not 100";
+
+  auto chunked = connect();
+  chunked.send(head + "Transfer-Encoding: chunked\r\n\r\n");
+  EXPECT_EQ(chunked.read_response().header("connection"), "close");
+
+  auto failing = connect();
+  EXPECT_EQ(failing.request("POST", "/echo", "x", "X-Test: boom\r\n").status, 500);
+}
+
+TEST_F(HttpServerTest, PassesOverASmallBodyOfWhoIsTurnedAway) {
+  HttpServerOptions options;
+  options.gate = [](const HttpRequest& head) -> std::optional<HttpResponse> {
+    if (head.header("x-test") == "in") return std::nullopt;
+    return HttpResponse{.status = 401, .content_type = "text/plain", .body = "no", .headers = {}};
+  };
+  start(options);
+  auto client = connect();
+  for (int i = 0; i < 3; ++i) {
+    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 60000\r\n\r\n");
+    const auto refused = client.read_response();
+    EXPECT_EQ(refused.status, 401);
+    EXPECT_EQ(refused.header("connection"), "keep-alive");
+    client.send(std::string(60000, 'x'));
+    EXPECT_EQ(client.request("POST", "/echo", "hello", "X-Test: in\r\n").body, "POST  in 5 hello");
+  }
+}
+
 TEST_F(HttpServerTest, RefusesWhatIsTooLarge) {
   HttpServerOptions options;
   options.body_limit = 1 << 20;

@@ -47,14 +47,13 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-HttpRequest take_request(BeastRequest& message) {
+HttpRequest request_head(const BeastRequest& message) {
   HttpRequest request;
   request.method = std::string(message.method_string());
   split_target(message.target(), request);
   for (const auto& field : message) {
     request.headers.emplace_back(lower_case(field.name_string()), std::string(field.value()));
   }
-  request.body = std::move(message.body());
   request.id = std::string(request.header("x-request-id"));
   if (!is_request_id(request.id)) request.id = new_request_id();
   return request;

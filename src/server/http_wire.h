@@ -15,8 +15,8 @@ using BeastRequest = boost::beast::http::request<boost::beast::http::string_body
 
 std::string lower_case(std::string_view text);
 
-// Leaves `message` without its body. The id is set; `remote` is not.
-HttpRequest take_request(BeastRequest& message);
+// Everything but the body. The id is set; `remote` is not.
+HttpRequest request_head(const BeastRequest& message);
 
 struct Refusal {
   int status = 400;
