@@ -6,16 +6,18 @@
 
 namespace gannet {
 
-SequenceState::SequenceState(const Config& config, BlockPool& pool)
+SequenceState::SequenceState(const Config& config, BlockPool& pool, int64_t slot, Place place)
     : pool_(&pool),
+      slot_(slot),
       records_(record_layout(config)),
       ring_bytes_(config.sliding_window * records_.window_bytes),
       pending_size_(2 * config.head_dim),
-      rings_(config.num_hidden_layers * ring_bytes_),
-      pending_(config.kv_source_layer_ids.size() * pending_size_) {}
+      rings_(place == Place::host ? config.num_hidden_layers * ring_bytes_ : 0),
+      pending_(place == Place::host ? config.kv_source_layer_ids.size() * pending_size_ : 0) {}
 
 void SequenceState::begin(Start start) {
   GANNET_CHECK(start.first <= start.cached || start.cached == 0);
+  ++generation_;
   blocks_ = start.blocks;
   history_ = std::move(start.history);
   length_ = start.first;

@@ -20,8 +20,9 @@ namespace gannet {
 // There is no other per-sequence state. The blocks belong to the sequence's BlockTable.
 class SequenceState {
  public:
-  // `pool` is where the blocks lie.
-  SequenceState(const Config& config, BlockPool& pool);
+  // `pool` is where the blocks lie. A model on a GPU keeps rings and pending pairs there, by `slot`.
+  enum class Place { host, gpu };
+  SequenceState(const Config& config, BlockPool& pool, int64_t slot = 0, Place place = Place::host);
 
   // How a sequence begins: from nothing, or behind a prefix whose global KV exists.
   struct Start {
@@ -35,6 +36,12 @@ class SequenceState {
   // Forgets what was. The rings keep their bytes: a snapshot may be copied over them.
   void begin(Start start);
 
+  // Its number among the sequences of a model.
+  int64_t slot() const { return slot_; }
+  // How often it has begun.
+  uint64_t generation() const { return generation_; }
+  const int32_t* blocks() const { return blocks_; }
+
   // Tokens that have run: the position of the next row.
   int64_t length() const { return length_; }
   void advance(int64_t rows) { length_ += rows; }
@@ -47,7 +54,7 @@ class SequenceState {
   int64_t decoder_from() const { return decoder_from_; }
   void set_decoder_from(int64_t position) { decoder_from_ = position; }
 
-  // The rings of all backbone layers, one after another: window_state_bytes().
+  // The rings of all backbone layers, one after another: window_state_bytes(). Empty when they lie on a GPU.
   std::byte* windows() { return rings_.data(); }
   int64_t window_bytes() const { return static_cast<int64_t>(rings_.size()); }
   // Ring of a backbone layer: `sliding_window` records, slot = position mod sliding_window.
@@ -63,6 +70,8 @@ class SequenceState {
   ops::PagedRecords records(int64_t source, int64_t offset, int64_t bytes);
 
   BlockPool* pool_;
+  int64_t slot_;
+  uint64_t generation_ = 0;
   RecordLayout records_;
   int64_t ring_bytes_;
   int64_t pending_size_;

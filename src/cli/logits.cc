@@ -161,7 +161,7 @@ class Trace : public LayerObserver {
 class Run {
  public:
   Run(LoadedModel& loaded, const std::vector<int32_t>& ids)
-      : model_(loaded.model()), ids_(ids), blocks_(loaded.pool().table()), state_(loaded.config(), loaded.pool()) {
+      : model_(loaded.model()), ids_(ids), blocks_(loaded.pool().table()), state_(loaded.sequence(0)) {
     GANNET_CHECK(blocks_.grow(static_cast<int64_t>(ids.size())));
     state_.begin({.blocks = blocks_.ids().data()});
   }
@@ -237,9 +237,6 @@ Result<std::vector<int32_t>> token_map_of(const std::filesystem::path& directory
 }
 
 Status logits(const LogitsOptions& options) {
-  if (options.device != "cpu") {
-    return invalid_input("--device is '{}'; this build runs the model on cpu only", options.device);
-  }
   GANNET_TRY_STATUS(check_output("--out", options.out));
   if (options.trace) GANNET_TRY_STATUS(check_output("--trace", *options.trace));
   GANNET_TRY(const auto directory, find_model(options.model));
@@ -256,6 +253,8 @@ Status logits(const LogitsOptions& options) {
   load.model.quantize_activations = options.act_quant == "on";
   load.model.max_rows = chunk;
   load.model.max_tokens = count;
+  load.model.device = options.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+  load.model.graphs = !options.trace;
   GANNET_TRY(const auto loaded, LoadedModel::open(std::move(load)));
 
   Run run(*loaded, ids);

@@ -28,8 +28,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(LoadOptions options) {
   const int64_t cache_tokens = options.cache_tokens > 0 ? options.cache_tokens : options.model.max_tokens;
   loaded->pool_ = std::make_unique<BlockPool>(block_layout(loaded->config(), kBlockTokens),
                                               (cache_tokens + kBlockTokens - 1) / kBlockTokens);
-  GANNET_TRY(loaded->model_,
-             Model::create(loaded->checkpoint_, loaded->device_, options.model, std::move(options.token_map)));
+  loaded->place_ = options.model.device == DeviceKind::cuda ? SequenceState::Place::gpu : SequenceState::Place::host;
+  GANNET_TRY(loaded->model_, Model::create(loaded->checkpoint_, loaded->device_, *loaded->pool_, options.model,
+                                           std::move(options.token_map)));
   return loaded;
 }
 

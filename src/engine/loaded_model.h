@@ -35,6 +35,8 @@ class LoadedModel {
   const Device& device() const { return device_; }
   Model& model() { return *model_; }
   BlockPool& pool() { return *pool_; }
+  // The state of a sequence, where the model wants it; slots are numbered from 0 to ModelOptions::max_sequences - 1.
+  SequenceState sequence(int64_t slot) { return SequenceState(config(), *pool_, slot, place_); }
   // Longest sequence, in tokens.
   int64_t max_tokens() const { return max_tokens_; }
 
@@ -45,6 +47,7 @@ class LoadedModel {
   ThreadPool threads_;
   Device device_;
   int64_t max_tokens_ = 0;
+  SequenceState::Place place_ = SequenceState::Place::host;
   std::unique_ptr<BlockPool> pool_;
   std::unique_ptr<Model> model_;
 };

@@ -129,6 +129,14 @@ Model::Forward::Forward(const Checkpoint& checkpoint, const Device& device, cons
   if (hash_) work_.engram_rows.resize(config_.engram_layer_ids.size() * max_rows_ * hash_->columns());
 }
 
+void Model::Forward::save_windows(SequenceState& state, std::byte* to) {
+  std::memcpy(to, state.windows(), state.window_bytes());
+}
+
+void Model::Forward::restore_windows(SequenceState& state, const std::byte* from) {
+  std::memcpy(state.windows(), from, state.window_bytes());
+}
+
 void Model::Forward::forward(const Batch& batch, float* logits, LayerObserver* observer) {
   GANNET_CHECK(batch.rows() <= max_rows_);
   if (batch.rows() == 0) return;

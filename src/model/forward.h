@@ -62,17 +62,19 @@ struct Workspace {
 };
 
 // One forward pass (spec: model 3, 5). forward() is the whole model on one screen; the other functions are its parts.
-class Model::Forward {
+class Model::Forward final : public ForwardPass {
  public:
   Forward(const Checkpoint& checkpoint, const Device& device, const ModelOptions& options,
           std::optional<EngramHash> hash);
 
-  void forward(const Batch& batch, float* logits, LayerObserver* observer);
+  void forward(const Batch& batch, float* logits, LayerObserver* observer) override;
 
-  const Config& config() const { return config_; }
-  const ModelPlan& plan() const { return plan_; }
-  int64_t max_rows() const { return max_rows_; }
-  std::vector<int32_t> history(std::span<const int32_t> ids) const;
+  const Config& config() const override { return config_; }
+  const ModelPlan& plan() const override { return plan_; }
+  int64_t max_rows() const override { return max_rows_; }
+  std::vector<int32_t> history(std::span<const int32_t> ids) const override;
+  void save_windows(SequenceState& state, std::byte* to) override;
+  void restore_windows(SequenceState& state, const std::byte* from) override;
 
  private:
   void embed(const Batch& batch);

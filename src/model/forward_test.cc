@@ -62,8 +62,8 @@ class PassRun {
     const auto count = static_cast<int64_t>(ids_.size());
     ModelOptions options{
         .activations = mode.activations, .quantize_activations = mode.quantize, .max_rows = count, .max_tokens = count};
-    model_ = *Model::create(fixture().checkpoint, device_, options, fixture().token_map);
-    blocks_ = std::make_unique<BlockPool>(block_layout(config(), 8), count / 8 + 1);
+    blocks_ = std::make_unique<BlockPool>(block_layout(fixture().config(), 8), count / 8 + 1);
+    model_ = *Model::create(fixture().checkpoint, device_, *blocks_, options, fixture().token_map);
     table_ = blocks_->table();
     EXPECT_TRUE(table_.grow(count));
     state_ = std::make_unique<SequenceState>(config(), *blocks_);
@@ -246,9 +246,9 @@ TEST(Forward, SequencesDoNotSeeEachOther) {
   const std::vector<int32_t> second(fixture().ids.begin() + 70, fixture().ids.begin() + 103);
   ThreadPool pool(2, false);
   const Device device{.pool = &pool, .simd = detect_simd()};
-  const auto model =
-      *Model::create(fixture().checkpoint, device, {.max_rows = 100, .max_tokens = 100}, fixture().token_map);
   BlockPool blocks(block_layout(fixture().config(), 8), 16);
+  const auto model =
+      *Model::create(fixture().checkpoint, device, blocks, {.max_rows = 100, .max_tokens = 100}, fixture().token_map);
   SequenceState a(fixture().config(), blocks);
   SequenceState b(fixture().config(), blocks);
   BlockTable a_blocks = blocks.table();
@@ -280,13 +280,14 @@ TEST(Forward, SequencesDoNotSeeEachOther) {
 TEST(Forward, TokenMapIsChecked) {
   ThreadPool pool(1);
   const Device device{.pool = &pool, .simd = Simd::none};
+  const BlockPool blocks(block_layout(fixture().config(), 8), 1);
   auto map = fixture().token_map;
   map.pop_back();
-  const auto shorter = Model::create(fixture().checkpoint, device, {}, map);
+  const auto shorter = Model::create(fixture().checkpoint, device, blocks, {}, map);
   ASSERT_FALSE(shorter);
   EXPECT_NE(shorter.error().message.find("511"), std::string::npos) << shorter.error().message;
   map.push_back(100000);
-  EXPECT_FALSE(Model::create(fixture().checkpoint, device, {}, map));
+  EXPECT_FALSE(Model::create(fixture().checkpoint, device, blocks, {}, map));
 }
 
 }  // namespace

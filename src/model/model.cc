@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/cuda_model.h"
 #include "model/forward.h"
 
 namespace gannet {
@@ -22,17 +23,21 @@ Status check_token_map(const Config& config, const std::vector<int32_t>& map) {
 
 }  // namespace
 
-Result<std::unique_ptr<Model>> Model::create(const Checkpoint& checkpoint, const Device& device,
+Result<std::unique_ptr<Model>> Model::create(const Checkpoint& checkpoint, const Device& device, const BlockPool& pool,
                                              const ModelOptions& options, std::vector<int32_t> token_map) {
   std::optional<EngramHash> hash;
   if (!checkpoint.config().engram_layer_ids.empty()) {
     GANNET_TRY_STATUS(check_token_map(checkpoint.config(), token_map));
     hash.emplace(checkpoint.config(), std::move(token_map));
   }
+  if (options.device == DeviceKind::cuda) {
+    GANNET_TRY(auto forward, create_cuda_forward(checkpoint, pool, options, std::move(hash)));
+    return std::unique_ptr<Model>(new Model(std::move(forward)));
+  }
   return std::unique_ptr<Model>(new Model(std::make_unique<Forward>(checkpoint, device, options, std::move(hash))));
 }
 
-Model::Model(std::unique_ptr<Forward> forward) : forward_(std::move(forward)) {}
+Model::Model(std::unique_ptr<ForwardPass> forward) : forward_(std::move(forward)) {}
 Model::~Model() = default;
 
 const Config& Model::config() const {

@@ -10,16 +10,23 @@
 #include "checkpoint/checkpoint.h"
 #include "model/batch.h"
 #include "model/engram_hash.h"
+#include "model/forward_pass.h"
 #include "model/layer_plan.h"
 #include "model/weights.h"
 
 namespace gannet {
 
+// On the CPU every op takes the best variant that its Device allows; a GPU has a forward pass of its own (model/cuda).
+enum class DeviceKind { cpu, cuda };
+
 struct ModelOptions {
+  DeviceKind device = DeviceKind::cpu;
   Activations activations = Activations::bf16;
   bool quantize_activations = true;  // Q8 in front of FP8 and FP4 linears
   int64_t max_rows = 512;            // of one forward pass
   int64_t max_tokens = 0;            // longest sequence; 0: the config's max_position_embeddings
+  int64_t max_sequences = 1;         // sequence states, numbered from 0 by their slots
+  bool graphs = true;                // on a GPU: kernels are launched as captured graphs
 };
 
 // Sees what goes into and comes out of every layer; for traces. `streams` [rows, hc_mult, hidden] are taken before
@@ -34,10 +41,12 @@ class LayerObserver {
 // The model on one device: weights, plan and the buffers of a forward pass, all allocated here.
 class Model {
  public:
-  // `checkpoint` and `device` must outlive the model. `token_map` [vocab_size] holds Engram's compressed ids; it may be
-  // empty when the config has no Engram layer, and is checked otherwise.
+  // `checkpoint` and `device` must outlive the model; on a GPU `pool` gives the cache its size. `token_map`
+  // [vocab_size] holds Engram's compressed ids; it may be empty when the config has no Engram layer, and is checked
+  // otherwise.
   static Result<std::unique_ptr<Model>> create(const Checkpoint& checkpoint, const Device& device,
-                                               const ModelOptions& options, std::vector<int32_t> token_map);
+                                               const BlockPool& pool, const ModelOptions& options,
+                                               std::vector<int32_t> token_map);
   ~Model();
 
   const Config& config() const;
@@ -50,10 +59,14 @@ class Model {
   // Runs the batch's rows (at most max_rows) and advances their sequences. Writes logits [logit_rows, vocab_size].
   void forward(const Batch& batch, float* logits, LayerObserver* observer = nullptr);
 
+  // Copies a sequence's window rings, window_state_bytes(), out of or into the model's memory.
+  void save_windows(SequenceState& state, std::byte* to) { forward_->save_windows(state, to); }
+  void restore_windows(SequenceState& state, const std::byte* from) { forward_->restore_windows(state, from); }
+
  private:
   class Forward;
-  explicit Model(std::unique_ptr<Forward> forward);
-  std::unique_ptr<Forward> forward_;
+  explicit Model(std::unique_ptr<ForwardPass> forward);
+  std::unique_ptr<ForwardPass> forward_;
 };
 
 }  // namespace gannet

@@ -1,0 +1,681 @@
+#include "model/cuda/forward.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/quantize.h"
+#include "model/model.h"
+#include "ops/attention/sm90.h"
+#include "ops/cuda/check.h"
+#include "ops/embed/sm90.h"
+#include "ops/engram/sm90.h"
+#include "ops/experts/sm90.h"
+#include "ops/head/sm90.h"
+#include "ops/hyper_apply/sm90.h"
+#include "ops/hyper_mix/sm90.h"
+#include "ops/index_scores/sm90.h"
+#include "ops/kv_insert/sm90.h"
+#include "ops/rope/op.h"
+
+namespace gannet {
+
+using ops::cuda::LinearOutput;
+using ops::cuda::PackedMatrix;
+
+namespace {
+
+constexpr int64_t kHeadDim = 512;
+constexpr int64_t kIndexDim = 128;
+// Up to that many rows the coefficients of a site are computed beside its sublayer; with more they fill the GPU.
+constexpr int64_t kSideRows = 64;
+
+std::vector<float> frequencies(const Config& config, bool compressed) {
+  const RopeScaling& yarn = config.rope_scaling;
+  return ops::rope_frequencies({.theta = compressed ? config.compress_rope_theta : config.rope_theta,
+                                .dim = config.qk_rope_head_dim,
+                                .factor = yarn.factor,
+                                .beta_fast = yarn.beta_fast,
+                                .beta_slow = yarn.beta_slow,
+                                .original_length = compressed ? yarn.original_max_position_embeddings : 0});
+}
+
+// Numbers of rows that graphs are captured for.
+std::vector<int64_t> ladder(int64_t max_rows) {
+  std::vector<int64_t> steps;
+  for (int64_t step = 1; step < max_rows; step *= 2) {
+    steps.push_back(step);
+    if (step >= 16 && step / 2 * 3 < max_rows) steps.push_back(step / 2 * 3);
+  }
+  steps.push_back(max_rows);
+  return steps;
+}
+
+}  // namespace
+
+Status check_cuda_config(const Config& c) {
+  const auto refuse = [](const char* field, int64_t value, const char* right) {
+    return invalid_input("config.json's {} is {}; the GPU kernels are written for {}", field, value, right);
+  };
+  if (c.head_dim != kHeadDim) return refuse("head_dim", c.head_dim, "512");
+  if (c.qk_rope_head_dim != 64) return refuse("qk_rope_head_dim", c.qk_rope_head_dim, "64");
+  if (c.index_n_heads > 0 && c.index_head_dim != kIndexDim) return refuse("index_head_dim", c.index_head_dim, "128");
+  if (c.index_n_heads % 4 != 0 || c.index_n_heads > 64) {
+    return refuse("index_n_heads", c.index_n_heads, "a multiple of 4 up to 64");
+  }
+  if (c.index_topk > 512) return refuse("index_topk", c.index_topk, "at most 512");
+  if (c.candidate_topk_blocks > 2048) return refuse("candidate_topk_blocks", c.candidate_topk_blocks, "at most 2048");
+  if (c.hc_mult != 4) return refuse("hc_mult", c.hc_mult, "4 streams");
+  if (c.sliding_window > 128) return refuse("sliding_window", c.sliding_window, "at most 128");
+  if (c.num_experts_per_tok > 8) return refuse("num_experts_per_tok", c.num_experts_per_tok, "at most 8");
+  if (c.n_routed_experts > 512) return refuse("n_routed_experts", c.n_routed_experts, "at most 512");
+  for (const auto& [field, value] :
+       {std::pair{"hidden_size", c.hidden_size}, std::pair{"q_lora_rank", c.q_lora_rank},
+        std::pair{"moe_intermediate_size", c.moe_intermediate_size}, std::pair{"o_lora_rank", c.o_lora_rank}}) {
+    if (value % 32 != 0) return refuse(field, value, "multiples of 32");
+  }
+  const int64_t seam = plan_layers(c).seam;
+  for (const int64_t layer : c.engram_layer_ids) {
+    if (layer > seam) return refuse("engram_layer_ids", layer, "layers up to the last KV source");
+  }
+  return {};
+}
+
+CudaWorkspace::CudaWorkspace(const Config& c, int64_t rows) {
+  for (Activations* activations : {&all, &kept}) {
+    activations->streams = arena.get<__nv_bfloat16>(rows * 4 * c.hidden_size);
+    activations->pre = arena.get<float>(rows * 4);
+    activations->x = arena.get<__nv_bfloat16>(rows * c.hidden_size);
+    activations->operand = arena.get<__nv_bfloat16>(rows * c.hidden_size);
+  }
+  post = arena.get<float>(rows * 4);
+  mix = arena.get<float>(rows * 16);
+  partial = arena.get<float>(ops::cuda::hyper_mix_scratch(rows));
+
+  projected = arena.get<float>(rows * (std::max(c.q_lora_rank, kHeadDim) + kHeadDim));
+  latent = arena.get<__nv_bfloat16>(rows * c.q_lora_rank);
+  q = arena.get<__nv_bfloat16>(rows * c.num_attention_heads * kHeadDim);
+  heads = arena.get<__nv_bfloat16>(rows * c.num_attention_heads * kHeadDim);
+  grouped = arena.get<__nv_bfloat16>(rows * c.o_groups * c.o_lora_rank);
+  y = arena.get<__nv_bfloat16>(rows * c.hidden_size);
+  attention = arena.get<float>(ops::cuda::attention_scratch(rows, c.num_attention_heads));
+  records = arena.get<std::byte>(c.num_hidden_layers * rows * q8_bytes(kHeadDim));
+  entry_latent = arena.get<__nv_bfloat16>(rows * kHeadDim);
+  key_projected = arena.get<float>(rows * kIndexDim);
+
+  index_q = arena.get<float>(rows * c.index_n_heads * kIndexDim);
+  index_weights = arena.get<float>(rows * c.index_n_heads);
+  index = arena.get<std::byte>(
+      ops::cuda::index_select_scratch(rows, c.index_n_heads, c.index_topk, c.candidate_topk_blocks));
+  selected = arena.get<int32_t>(rows * c.index_topk);
+  selected_counts = arena.get<int32_t>(rows);
+  candidates = arena.get<int32_t>(rows * c.candidate_topk_blocks * c.candidate_block_size);
+  candidate_counts = arena.get<int32_t>(rows);
+
+  const int64_t pairs = rows * c.num_experts_per_tok;
+  router_logits = arena.get<float>(rows * c.n_routed_experts);
+  lists = {.experts = arena.get<int32_t>(pairs),
+           .weights = arena.get<float>(pairs),
+           .pairs = arena.get<int32_t>(pairs),
+           .offsets = arena.get<int32_t>(c.n_routed_experts + 1),
+           .active = arena.get<int32_t>(c.n_routed_experts),
+           .active_count = arena.get<int32_t>(1)};
+  tiles = arena.get<int32_t>(ops::cuda::expert_tile_words(rows, c.num_experts_per_tok, c.n_routed_experts));
+  inner = arena.get<__nv_bfloat16>(pairs * c.moe_intermediate_size);
+  shared_inner = arena.get<__nv_bfloat16>(rows * c.moe_intermediate_size);
+  outer = arena.get<float>(pairs * c.hidden_size);
+  shared = arena.get<float>(rows * c.hidden_size);
+
+  const int64_t columns = (c.engram_max_ngram_size - 1) * c.engram_n_heads;
+  for (size_t e = 0; e < c.engram_layer_ids.size(); ++e) {
+    engram_rows.push_back(arena.get<__nv_bfloat16>(rows * columns * c.engram_head_dim));
+  }
+  if (!engram_rows.empty()) engram_kv = arena.get<float>(rows * 5 * c.hidden_size);
+
+  head_x = arena.get<__nv_bfloat16>(CudaBatch::kHeadRows * c.hidden_size);
+  logits = arena.get<float>(CudaBatch::kHeadRows * c.vocab_size);
+}
+
+CudaForward::CudaForward(const TensorSource& source, const BlockPool& pool, const CudaForwardOptions& options,
+                         std::optional<EngramHash> hash, const std::function<void(int64_t, int64_t)>& progress)
+    : config_(source.config()),
+      options_(options),
+      plan_(plan_layers(config_)),
+      hash_(std::move(hash)),
+      weights_(source, plan_, progress),
+      cache_(config_, pool, options.max_sequences, options.max_tokens),
+      batch_(config_, options.max_rows, options.max_sequences, hash_,
+             [&] {
+               std::vector<int64_t> rows;
+               for (size_t e = 0; e < config_.engram_layer_ids.size(); ++e) {
+                 rows.push_back(source.table_rows(static_cast<int64_t>(e)));
+               }
+               return rows;
+             }()),
+      work_(config_, options.max_rows),
+      norm_eps_(static_cast<float>(config_.rms_norm_eps)),
+      ladder_(ladder(options.max_rows)) {
+  const auto upload = [&](const std::vector<float>& values) {
+    auto* device = tables_.get<float>(std::ssize(values));
+    GANNET_CUDA_CHECK(cudaMemcpy(device, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
+    return device;
+  };
+  local_frequencies_ = upload(frequencies(config_, false));
+  compressed_frequencies_ = upload(frequencies(config_, true));
+  for (cudaStream_t* stream : {&stream_, &mix_stream_, &engram_stream_}) {
+    GANNET_CUDA_CHECK(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+  }
+  gathered_.resize(config_.engram_layer_ids.size());
+  for (cudaEvent_t& event : gathered_) {
+    GANNET_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  }
+  for (cudaEvent_t* event : {&forked_, &mixed_}) {
+    GANNET_CUDA_CHECK(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+  }
+  if (options_.graphs) capture_ladder();
+  GANNET_CUDA_CHECK(cudaDeviceSynchronize());
+}
+
+CudaForward::~CudaForward() {
+  cudaDeviceSynchronize();
+  for (const auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph);
+  for (const cudaEvent_t event : gathered_) cudaEventDestroy(event);
+  for (const cudaEvent_t event : {forked_, mixed_}) cudaEventDestroy(event);
+  for (const cudaStream_t stream : {stream_, mix_stream_, engram_stream_}) cudaStreamDestroy(stream);
+}
+
+int64_t CudaForward::device_bytes() const {
+  return weights_.device_bytes() + cache_.device_bytes() + work_.arena.bytes();
+}
+
+std::string CudaForward::memory_text() const {
+  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p30; };
+  return fmt::format(
+      "weights {:.2f} GiB, cache {:.2f} GiB ({} blocks of {} tokens, windows of {} sequences), buffers {:.2f} GiB for "
+      "{} "
+      "rows; in pinned host memory: Engram tables {:.2f} GiB; {} graphs",
+      gib(weights_.device_bytes()), gib(cache_.device_bytes()), cache_.block_count(), cache_.block_tokens(),
+      cache_.slots(), gib(work_.arena.bytes()), options_.max_rows, gib(weights_.host_bytes()), graphs_.size());
+}
+
+std::vector<int32_t> CudaForward::history(std::span<const int32_t> ids) const {
+  if (!hash_) return {};
+  const auto reach = std::min<size_t>(ids.size(), config_.engram_max_ngram_size - 1);
+  std::vector<int32_t> history;
+  for (const int32_t id : ids.last(reach)) history.push_back(hash_->compressed(id));
+  return history;
+}
+
+void CudaForward::save_windows(SequenceState& state, std::byte* to) {
+  GANNET_CUDA_CHECK(cudaMemcpyAsync(to, cache_.rings() + state.slot() * cache_.slot_bytes(),
+                                    static_cast<size_t>(cache_.slot_bytes()), cudaMemcpyDeviceToHost, stream_));
+  GANNET_CUDA_CHECK(cudaStreamSynchronize(stream_));
+}
+
+void CudaForward::restore_windows(SequenceState& state, const std::byte* from) {
+  GANNET_CUDA_CHECK(cudaMemcpyAsync(cache_.rings() + state.slot() * cache_.slot_bytes(), from,
+                                    static_cast<size_t>(cache_.slot_bytes()), cudaMemcpyHostToDevice, stream_));
+}
+
+void CudaForward::forward(const Batch& batch, float* logits, LayerObserver* observer) {
+  if (batch.rows() == 0) return;
+  run(batch, observer);
+  write_logits(batch, logits);
+  GANNET_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  for (const SequenceRows& sequence : batch.sequences) sequence.state->advance(sequence.rows);
+}
+
+void CudaForward::enqueue(const Batch& batch) {
+  run(batch, nullptr);
+}
+
+void CudaForward::run(const Batch& batch, LayerObserver* observer) {
+  for (const SequenceRows& sequence : batch.sequences) {
+    cache_.update_table(stream_, *sequence.state, sequence.state->length() + sequence.rows);
+  }
+  batch_.fill(stream_, batch);
+  if (batch_.kept_rows() == batch_.rows()) {
+    launch(Part::full, batch_.rows(), observer);
+    return;
+  }
+  launch(Part::encoder, batch_.rows(), observer);
+  if (batch_.kept_rows() > 0) launch(Part::decoder, batch_.kept_rows(), observer);
+}
+
+void CudaForward::launch(Part part, int64_t rows, LayerObserver* observer) {
+  const int64_t most = *std::lower_bound(ladder_.begin(), ladder_.end(), rows);
+  if (const auto graph = graphs_.find({part, most}); graph != graphs_.end() && observer == nullptr && !timed_) {
+    GANNET_CUDA_CHECK(cudaGraphLaunch(graph->second, stream_));
+    return;
+  }
+  if (part != Part::decoder) run_encoder(most, observer);
+  if (part != Part::encoder) run_decoder(most, part == Part::decoder, observer);
+}
+
+void CudaForward::capture_ladder() {
+  for (auto most = ladder_.rbegin(); most != ladder_.rend(); ++most) {
+    for (const Part part : {Part::encoder, Part::decoder, Part::full}) graphs_[{part, *most}] = capture(part, *most);
+  }
+}
+
+cudaGraphExec_t CudaForward::capture(Part part, int64_t most) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  GANNET_CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  if (part != Part::decoder) run_encoder(most, nullptr);
+  if (part != Part::encoder) run_decoder(most, part == Part::decoder, nullptr);
+  GANNET_CUDA_CHECK(cudaStreamEndCapture(stream_, &graph));
+  GANNET_CUDA_CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  GANNET_CUDA_CHECK(cudaGraphDestroy(graph));
+  GANNET_CUDA_CHECK(cudaGraphUpload(exec, stream_));
+  return exec;
+}
+
+void CudaForward::run_encoder(int64_t most, LayerObserver* observer) {
+  current_ = {.rows = batch_.encoder_rows(most), .activations = &work_.all};
+  gather_engram();
+  embed();
+  for (int64_t n = 0; n < plan_.seam; ++n) {
+    observe(observer, n, false);
+    begin_layer(n);
+    finish_layer(n);
+    observe(observer, n, true);
+  }
+  if (plan_.seam > 0) keep_windows(0, plan_.seam);
+  if (plan_.seam == config_.num_hidden_layers) return;
+  observe(observer, plan_.seam, false);
+  begin_layer(plan_.seam);
+}
+
+void CudaForward::run_decoder(int64_t most, bool cut, LayerObserver* observer) {
+  current_ = {.rows = batch_.decoder_rows(most), .activations = cut ? &work_.kept : &work_.all};
+  if (cut) cut_rows();
+  for (int64_t n = plan_.seam; n < config_.num_hidden_layers; ++n) {
+    if (n > plan_.seam) {
+      observe(observer, n, false);
+      begin_layer(n);
+    }
+    finish_layer(n);
+    observe(observer, n, true);
+  }
+  const int64_t layers = config_.num_hidden_layers - plan_.seam;
+  if (layers > 0) keep_windows(plan_.seam, layers);
+}
+
+void CudaForward::begin_layer(int64_t n) {
+  if (plan_.layers[n].engram >= 0) add_engram(n);
+  if (plan_.layers[n].role == LayerRole::full) publish(n);
+}
+
+void CudaForward::finish_layer(int64_t n) {
+  const CudaLayerWeights& weights = weights_.layer(n);
+  mix_streams(weights.attention_site);
+  attention(n);
+  apply(weights.ffn_norm, true, false);
+
+  mix_streams(weights.ffn_site);
+  experts(n);
+  const bool last = n + 1 == config_.num_hidden_layers;
+  apply(last ? nullptr : weights_.layer(n + 1).attention_norm, false, true);
+}
+
+void CudaForward::embed() {
+  op("embed", [&] {
+    ops::cuda::embed(stream_, {.ids = batch_.ids(),
+                               .count = current_.rows.count,
+                               .most = current_.rows.most,
+                               .weight = weights_.embedding(),
+                               .hidden = config_.hidden_size,
+                               .streams = current_.activations->streams,
+                               .pre = current_.activations->pre});
+  });
+  apply(weights_.layer(0).attention_norm, false, false);
+}
+
+// The ids are known: all tables are read beside the first layers.
+void CudaForward::gather_engram() {
+  if (gathered_.empty()) return;
+  GANNET_CUDA_CHECK(cudaEventRecord(forked_, stream_));
+  GANNET_CUDA_CHECK(cudaStreamWaitEvent(engram_stream_, forked_));
+  for (size_t e = 0; e < gathered_.size(); ++e) {
+    const CudaEngramWeights& weights = *weights_.layer(config_.engram_layer_ids[e]).engram;
+    ops::cuda::engram_gather(engram_stream_, {.table_rows = batch_.table_rows(static_cast<int64_t>(e)),
+                                              .count = current_.rows.count,
+                                              .most = current_.rows.most,
+                                              .columns = hash_->columns(),
+                                              .table = weights.table,
+                                              .table_scale = weights.table_scale,
+                                              .dim = config_.engram_head_dim,
+                                              .half_of_device = true,
+                                              .out = work_.engram_rows[e]});
+    GANNET_CUDA_CHECK(cudaEventRecord(gathered_[e], engram_stream_));
+  }
+}
+
+void CudaForward::add_engram(int64_t n) {
+  const CudaEngramWeights& weights = *weights_.layer(n).engram;
+  const int64_t engram = plan_.layers[n].engram;
+  GANNET_CUDA_CHECK(cudaStreamWaitEvent(stream_, gathered_[engram]));
+  linear("engram wkv", work_.engram_rows[engram], weights.wkv, LinearOutput::f32, work_.engram_kv);
+  op("engram gate", [&] {
+    ops::cuda::engram_gate(stream_, {.kv = work_.engram_kv,
+                                     .count = current_.rows.count,
+                                     .most = current_.rows.most,
+                                     .hidden = config_.hidden_size,
+                                     .q_weight = weights.q_weight,
+                                     .k_weight = weights.k_weight,
+                                     .norm_eps = norm_eps_,
+                                     .streams = current_.activations->streams});
+  });
+  apply(weights_.layer(n).attention_norm, false, false);
+}
+
+void CudaForward::publish(int64_t n) {
+  const LayerPlan& plan = plan_.layers[n];
+  const CudaCompressorWeights& weights = *weights_.layer(n).compressor;
+  linear("compressor", current_.activations->operand, weights.projection, LinearOutput::f32, work_.projected);
+  op("kv entries", [&] {
+    ops::cuda::insert_entries(stream_, {.projected = work_.projected,
+                                        .stride = weights.projection.rows,
+                                        .ratio = plan.ratio,
+                                        .rows = current_.rows,
+                                        .norm = weights.norm,
+                                        .norm_eps = norm_eps_,
+                                        .frequencies = compressed_frequencies_,
+                                        .pending = cache_.pending(plan.kv_source),
+                                        .pending_stride = cache_.pending_stride(),
+                                        .entries = cache_.entries(plan.kv_source),
+                                        .latent = work_.entry_latent});
+  });
+  linear("index key", work_.entry_latent, weights.index_key, LinearOutput::f32, work_.key_projected);
+  op("kv keys", [&] {
+    ops::cuda::insert_keys(stream_, {.projected = work_.key_projected,
+                                     .ratio = plan.ratio,
+                                     .rows = current_.rows,
+                                     .norm = weights.index_norm,
+                                     .norm_eps = norm_eps_,
+                                     .frequencies = compressed_frequencies_,
+                                     .keys = cache_.keys(plan.kv_source)});
+  });
+}
+
+void CudaForward::cut_rows() {
+  op("cut rows", [&] {
+    ops::cuda::cut_rows(stream_, {.rows = batch_.kept(),
+                                  .count = current_.rows.count,
+                                  .most = current_.rows.most,
+                                  .hidden = config_.hidden_size,
+                                  .streams = work_.all.streams,
+                                  .pre = work_.all.pre,
+                                  .x = work_.all.x,
+                                  .operand = work_.all.operand,
+                                  .streams_out = work_.kept.streams,
+                                  .pre_out = work_.kept.pre,
+                                  .x_out = work_.kept.x,
+                                  .operand_out = work_.kept.operand});
+  });
+}
+
+void CudaForward::attention(int64_t n) {
+  const LayerPlan& plan = plan_.layers[n];
+  const CudaLayerWeights& weights = weights_.layer(n);
+  const bool global = plan.ratio > 0;
+  const float* table = global ? compressed_frequencies_ : local_frequencies_;
+  const int64_t record_stride = options_.max_rows * q8_bytes(kHeadDim);
+  std::byte* records = work_.records + n * record_stride;
+
+  linear("wq_a, wkv", current_.activations->x, weights.input, LinearOutput::f32, work_.projected);
+  op("window record", [&] {
+    ops::cuda::insert_window(stream_, {.projected = work_.projected,
+                                       .stride = weights.input.rows,
+                                       .rows = current_.rows,
+                                       .latent_size = config_.q_lora_rank,
+                                       .latent_norm = weights.q_norm,
+                                       .kv_norm = weights.kv_norm,
+                                       .norm_eps = norm_eps_,
+                                       .frequencies = table,
+                                       .latent = work_.latent,
+                                       .latent_stride = config_.q_lora_rank,
+                                       .records = records});
+  });
+  linear("wq_b", work_.latent, weights.wq_b, LinearOutput::bf16, work_.q);
+  if (weights.indexer) select_entries(n);
+  op(global ? "attention" : "attention, window only", [&] {
+    ops::cuda::attention(stream_, {.q = work_.q,
+                                   .rows = current_.rows,
+                                   .heads = config_.num_attention_heads,
+                                   .window = config_.sliding_window,
+                                   .chunk = records,
+                                   .rings = cache_.ring(n),
+                                   .ring_stride = cache_.slot_bytes(),
+                                   .entries = global ? cache_.entries(plan.kv_source) : ops::cuda::Records{},
+                                   .selected = global ? work_.selected : nullptr,
+                                   .selected_counts = work_.selected_counts,
+                                   .selected_stride = config_.index_topk,
+                                   .sink = weights.sink,
+                                   .frequencies = table,
+                                   .partial = work_.attention,
+                                   .out = work_.heads});
+  });
+  linear("wo_a", work_.heads, weights.wo_a, LinearOutput::q8, work_.grouped, config_.o_groups);
+  linear("wo_b", work_.grouped, weights.wo_b, LinearOutput::bf16, work_.y);
+}
+
+void CudaForward::select_entries(int64_t n) {
+  const LayerPlan& plan = plan_.layers[n];
+  const CudaIndexerWeights& weights = *weights_.layer(n).indexer;
+  linear("index query", work_.latent, weights.wq_b, LinearOutput::f32, work_.index_q);
+  linear("index weights", current_.activations->operand, weights.weights_proj, LinearOutput::f32, work_.index_weights);
+  op(plan.restricted ? "index select, candidates" : "index select", [&] {
+    ops::cuda::index_select(stream_, {.q = work_.index_q,
+                                      .weights = work_.index_weights,
+                                      .rows = current_.rows,
+                                      .heads = config_.index_n_heads,
+                                      .ratio = plan.ratio,
+                                      .frequencies = compressed_frequencies_,
+                                      .keys = cache_.keys(plan.kv_source),
+                                      .k = config_.index_topk,
+                                      .make_candidates = plan.makes_candidates,
+                                      .use_candidates = plan.restricted,
+                                      .block_size = config_.candidate_block_size,
+                                      .max_blocks = config_.candidate_topk_blocks,
+                                      .candidates = work_.candidates,
+                                      .candidate_counts = work_.candidate_counts,
+                                      .scratch = work_.index,
+                                      .selected = work_.selected,
+                                      .selected_stride = config_.index_topk,
+                                      .selected_counts = work_.selected_counts});
+  });
+}
+
+void CudaForward::experts(int64_t n) {
+  const CudaLayerWeights& weights = weights_.layer(n);
+  op("router", [&] {
+    ops::cuda::router(stream_, {.x = current_.activations->operand,
+                                .count = current_.rows.count,
+                                .most = current_.rows.most,
+                                .gate = weights.gate,
+                                .bias = weights.gate_bias,
+                                .top_k = config_.num_experts_per_tok,
+                                .scaling_factor = static_cast<float>(config_.routed_scaling_factor),
+                                .logits = work_.router_logits,
+                                .lists = work_.lists});
+  });
+  op("experts", [&] {
+    ops::cuda::experts(stream_, {.x = current_.activations->x,
+                                 .count = current_.rows.count,
+                                 .most = current_.rows.most,
+                                 .hidden = config_.hidden_size,
+                                 .width = config_.moe_intermediate_size,
+                                 .experts = config_.n_routed_experts,
+                                 .top_k = config_.num_experts_per_tok,
+                                 .lists = work_.lists,
+                                 .routed = weights.experts,
+                                 .shared_gate_up = weights.shared_gate_up,
+                                 .shared_down = weights.shared_down,
+                                 .swiglu_limit = static_cast<float>(config_.swiglu_limit),
+                                 .inner = work_.inner,
+                                 .shared_inner = work_.shared_inner,
+                                 .outer = work_.outer,
+                                 .shared = work_.shared,
+                                 .tiles = work_.tiles});
+  });
+}
+
+// The coefficients of a site depend on the streams alone, and nothing needs them before apply().
+void CudaForward::mix_streams(const CudaHyperSite& site) {
+  mixing_ = current_.rows.most <= kSideRows && !timed_;
+  if (mixing_) {
+    GANNET_CUDA_CHECK(cudaEventRecord(forked_, stream_));
+    GANNET_CUDA_CHECK(cudaStreamWaitEvent(mix_stream_, forked_));
+  }
+  op("hyper mix", [&] {
+    ops::cuda::hyper_mix(mixing_ ? mix_stream_ : stream_, {.streams = current_.activations->streams,
+                                                           .count = current_.rows.count,
+                                                           .most = current_.rows.most,
+                                                           .hidden = config_.hidden_size,
+                                                           .fn = site.fn,
+                                                           .base = site.base,
+                                                           .scale = site.scale,
+                                                           .sinkhorn_iterations = config_.hc_sinkhorn_iters,
+                                                           .norm_eps = norm_eps_,
+                                                           .eps = static_cast<float>(config_.hc_eps),
+                                                           .partial = work_.partial,
+                                                           .pre = current_.activations->pre,
+                                                           .post = work_.post,
+                                                           .mix = work_.mix});
+  });
+  if (mixing_) GANNET_CUDA_CHECK(cudaEventRecord(mixed_, mix_stream_));
+}
+
+void CudaForward::apply(const __nv_bfloat16* norm, bool attention_output, bool experts_output) {
+  if (std::exchange(mixing_, false)) GANNET_CUDA_CHECK(cudaStreamWaitEvent(stream_, mixed_));
+  op(experts_output ? "hyper apply, experts" : "hyper apply", [&] {
+    ops::cuda::hyper_apply(stream_, {.streams = current_.activations->streams,
+                                     .count = current_.rows.count,
+                                     .most = current_.rows.most,
+                                     .hidden = config_.hidden_size,
+                                     .y = attention_output ? work_.y : nullptr,
+                                     .shared = experts_output ? work_.shared : nullptr,
+                                     .parts = experts_output ? work_.outer : nullptr,
+                                     .top_k = config_.num_experts_per_tok,
+                                     .post = work_.post,
+                                     .mix = work_.mix,
+                                     .pre = current_.activations->pre,
+                                     .norm = norm,
+                                     .norm_eps = norm_eps_,
+                                     .x = current_.activations->x,
+                                     .operand = current_.activations->operand});
+  });
+}
+
+void CudaForward::keep_windows(int64_t first_layer, int64_t layers) {
+  const int64_t layer_stride = options_.max_rows * q8_bytes(kHeadDim);
+  op("keep windows", [&] {
+    ops::cuda::keep_windows(stream_, {.records = work_.records + first_layer * layer_stride,
+                                      .layer_stride = layer_stride,
+                                      .first_layer = first_layer,
+                                      .layers = layers,
+                                      .rows = current_.rows,
+                                      .window = config_.sliding_window,
+                                      .rings = cache_.rings(),
+                                      .slot_stride = cache_.slot_bytes()});
+  });
+}
+
+void CudaForward::linear(const char* name, const __nv_bfloat16* x, const PackedMatrix& weight, LinearOutput output,
+                         void* y, int64_t groups) {
+  op(name, [&] {
+    ops::cuda::linear(stream_, {.x = x,
+                                .x_stride = groups * weight.cols,
+                                .count = current_.rows.count,
+                                .most = current_.rows.most,
+                                .weight = weight,
+                                .groups = groups,
+                                .output = output,
+                                .y = y,
+                                .y_stride = weight.rows});
+  });
+}
+
+void CudaForward::write_logits(const Batch& batch, float* logits) {
+  const auto wanted = std::ssize(batch.logit_rows);
+  const auto& activations = batch_.kept_rows() == batch_.rows() ? work_.all : work_.kept;
+  for (int64_t first = 0; first < wanted; first += CudaBatch::kHeadRows) {
+    const int64_t rows = std::min(CudaBatch::kHeadRows, wanted - first);
+    current_.rows = {.count = batch_.logit_count(first), .most = rows};
+    op("head input", [&] {
+      ops::cuda::head_input(stream_, {.streams = activations.streams,
+                                      .pre = activations.pre,
+                                      .rows = batch_.logit_rows(first),
+                                      .count = batch_.logit_count(first),
+                                      .most = rows,
+                                      .hidden = config_.hidden_size,
+                                      .norm = weights_.norm(),
+                                      .norm_eps = norm_eps_,
+                                      .x = work_.head_x});
+    });
+    linear("head", work_.head_x, weights_.head(), LinearOutput::f32, work_.logits);
+    GANNET_CUDA_CHECK(cudaMemcpyAsync(logits + first * config_.vocab_size, work_.logits,
+                                      static_cast<size_t>(rows * config_.vocab_size) * sizeof(float),
+                                      cudaMemcpyDeviceToHost, stream_));
+  }
+}
+
+void CudaForward::op(const char* name, const std::function<void()>& launch) {
+  if (!timed_) {
+    launch();
+    return;
+  }
+  TimedOp timed{.name = name, .begin = nullptr, .end = nullptr};
+  GANNET_CUDA_CHECK(cudaEventCreate(&timed.begin));
+  GANNET_CUDA_CHECK(cudaEventCreate(&timed.end));
+  GANNET_CUDA_CHECK(cudaEventRecord(timed.begin, stream_));
+  launch();
+  GANNET_CUDA_CHECK(cudaEventRecord(timed.end, stream_));
+  timed_->push_back(timed);
+}
+
+std::vector<CudaForward::OpTime> CudaForward::time_ops(const Batch& batch) {
+  timed_.emplace();
+  run(batch, nullptr);
+  std::vector<float> unused(batch.logit_rows.size() * config_.vocab_size);
+  write_logits(batch, unused.data());
+  GANNET_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  std::vector<OpTime> times;
+  for (const TimedOp& timed : *timed_) {
+    float milliseconds = 0;
+    GANNET_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, timed.begin, timed.end));
+    cudaEventDestroy(timed.begin);
+    cudaEventDestroy(timed.end);
+    auto known = std::find_if(times.begin(), times.end(), [&](const OpTime& t) { return t.name == timed.name; });
+    if (known == times.end()) known = times.insert(times.end(), {.name = timed.name});
+    known->microseconds += milliseconds * 1e3;
+    ++known->launches;
+  }
+  timed_.reset();
+  return times;
+}
+
+void CudaForward::observe(LayerObserver* observer, int64_t n, bool out) {
+  if (observer == nullptr) return;
+  // What goes into a decoder layer is seen on the rows that the encoder ran on only at the seam.
+  const bool kept = n > plan_.seam || (n == plan_.seam && out);
+  const std::vector<int32_t>& positions = kept ? batch_.kept_positions() : batch_.positions();
+  const auto rows = std::ssize(positions);
+  std::vector<__nv_bfloat16> streams(rows * 4 * config_.hidden_size);
+  std::vector<float> pre(rows * 4);
+  GANNET_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  GANNET_CUDA_CHECK(cudaMemcpy(streams.data(), current_.activations->streams, streams.size() * sizeof(__nv_bfloat16),
+                               cudaMemcpyDeviceToHost));
+  GANNET_CUDA_CHECK(
+      cudaMemcpy(pre.data(), current_.activations->pre, pre.size() * sizeof(float), cudaMemcpyDeviceToHost));
+  std::vector<float> wide(streams.size());
+  std::transform(streams.begin(), streams.end(), wide.begin(), [](__nv_bfloat16 v) { return __bfloat162float(v); });
+  if (out) {
+    observer->layer_out(n, positions, wide.data(), pre.data());
+  } else {
+    observer->layer_in(n, positions, wide.data(), pre.data());
+  }
+}
+
+}  // namespace gannet

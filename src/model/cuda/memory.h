@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <utility>
+
+namespace gannet {
+
+// Memory of the current CUDA device, given back with the object.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  explicit DeviceBuffer(int64_t bytes);
+  ~DeviceBuffer();
+  DeviceBuffer(DeviceBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// Host memory that the device reads and writes without the processor's help.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  explicit PinnedBuffer(int64_t bytes);
+  ~PinnedBuffer();
+  PinnedBuffer(PinnedBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// All device memory of one purpose, taken in large chunks: counts what it gives out, and frees it at once.
+class DeviceArena {
+ public:
+  // Zeroed; aligned to 256 bytes.
+  template <class T>
+  T* get(int64_t n) {
+    return reinterpret_cast<T*>(bytes_of(n * static_cast<int64_t>(sizeof(T))));
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* bytes_of(int64_t bytes);
+
+  std::deque<DeviceBuffer> chunks_;
+  int64_t used_ = 0;  // of the last chunk
+  int64_t bytes_ = 0;
+};
+
+}  // namespace gannet

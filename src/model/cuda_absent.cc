@@ -1,0 +1,10 @@
+#include "model/cuda_model.h"
+
+namespace gannet {
+
+Result<std::unique_ptr<ForwardPass>> create_cuda_forward(const Checkpoint&, const BlockPool&, const ModelOptions&,
+                                                         std::optional<EngramHash>) {
+  return invalid_input("--device is 'cuda'; this program was built without CUDA and runs the model on cpu only");
+}
+
+}  // namespace gannet
