@@ -27,6 +27,7 @@ class CudaBatch {
   // Of the last batch filled.
   int64_t rows() const { return rows_; }            // of the encoder half
   int64_t kept_rows() const { return kept_rows_; }  // of the decoder half
+  int64_t sequences() const { return *host<int32_t>(encoder_.sequence_count); }
   const std::vector<int32_t>& positions() const { return positions_; }
   const std::vector<int32_t>& kept_positions() const { return kept_positions_; }
 

@@ -1,7 +1,8 @@
 #include "model/cuda/forward.h"
 
 #include <algorithm>
-#include <cstring>
+#include <chrono>
+#include <thread>
 
 #include "base/quantize.h"
 #include "model/model.h"
@@ -219,13 +220,14 @@ void CudaForward::restore_windows(SequenceState& state, const std::byte* from) {
 void CudaForward::forward(const Batch& batch, float* logits, LayerObserver* observer) {
   if (batch.rows() == 0) return;
   run(batch, observer);
-  write_logits(batch, logits);
+  enqueue_head(batch, logits);
   GANNET_CUDA_CHECK(cudaStreamSynchronize(stream_));
   for (const SequenceRows& sequence : batch.sequences) sequence.state->advance(sequence.rows);
 }
 
 void CudaForward::enqueue(const Batch& batch) {
   run(batch, nullptr);
+  enqueue_head(batch, nullptr);
 }
 
 void CudaForward::run(const Batch& batch, LayerObserver* observer) {
@@ -319,7 +321,7 @@ void CudaForward::finish_layer(int64_t n) {
 }
 
 void CudaForward::embed() {
-  op("embed", [&] {
+  op("embed", stream_cost(1, 2.0 * static_cast<double>(config_.hidden_size)), [&] {
     ops::cuda::embed(stream_, {.ids = batch_.ids(),
                                .count = current_.rows.count,
                                .most = current_.rows.most,
@@ -356,7 +358,7 @@ void CudaForward::add_engram(int64_t n) {
   const int64_t engram = plan_.layers[n].engram;
   GANNET_CUDA_CHECK(cudaStreamWaitEvent(stream_, gathered_[engram]));
   linear("engram wkv", work_.engram_rows[engram], weights.wkv, LinearOutput::f32, work_.engram_kv);
-  op("engram gate", [&] {
+  op("engram gate", stream_cost(2, 20.0 * static_cast<double>(config_.hidden_size)), [&] {
     ops::cuda::engram_gate(stream_, {.kv = work_.engram_kv,
                                      .count = current_.rows.count,
                                      .most = current_.rows.most,
@@ -373,7 +375,7 @@ void CudaForward::publish(int64_t n) {
   const LayerPlan& plan = plan_.layers[n];
   const CudaCompressorWeights& weights = *weights_.layer(n).compressor;
   linear("compressor", current_.activations->operand, weights.projection, LinearOutput::f32, work_.projected);
-  op("kv entries", [&] {
+  op("kv entries", stream_cost(0, 4.0 * static_cast<double>(weights.projection.rows)), [&] {
     ops::cuda::insert_entries(stream_, {.projected = work_.projected,
                                         .stride = weights.projection.rows,
                                         .ratio = plan.ratio,
@@ -387,7 +389,7 @@ void CudaForward::publish(int64_t n) {
                                         .latent = work_.entry_latent});
   });
   linear("index key", work_.entry_latent, weights.index_key, LinearOutput::f32, work_.key_projected);
-  op("kv keys", [&] {
+  op("kv keys", stream_cost(0, 4.0 * kIndexDim), [&] {
     ops::cuda::insert_keys(stream_, {.projected = work_.key_projected,
                                      .ratio = plan.ratio,
                                      .rows = current_.rows,
@@ -399,7 +401,7 @@ void CudaForward::publish(int64_t n) {
 }
 
 void CudaForward::cut_rows() {
-  op("cut rows", [&] {
+  op("cut rows", stream_cost(2, 8.0 * static_cast<double>(config_.hidden_size)), [&] {
     ops::cuda::cut_rows(stream_, {.rows = batch_.kept(),
                                   .count = current_.rows.count,
                                   .most = current_.rows.most,
@@ -424,7 +426,7 @@ void CudaForward::attention(int64_t n) {
   std::byte* records = work_.records + n * record_stride;
 
   linear("wq_a, wkv", current_.activations->x, weights.input, LinearOutput::f32, work_.projected);
-  op("window record", [&] {
+  op("window record", stream_cost(0, 6.0 * static_cast<double>(weights.input.rows)), [&] {
     ops::cuda::insert_window(stream_, {.projected = work_.projected,
                                        .stride = weights.input.rows,
                                        .rows = current_.rows,
@@ -439,7 +441,7 @@ void CudaForward::attention(int64_t n) {
   });
   linear("wq_b", work_.latent, weights.wq_b, LinearOutput::bf16, work_.q);
   if (weights.indexer) select_entries(n);
-  op(global ? "attention" : "attention, window only", [&] {
+  op(global ? "attention" : "attention, window only", attention_cost(global), [&] {
     ops::cuda::attention(stream_, {.q = work_.q,
                                    .rows = current_.rows,
                                    .heads = config_.num_attention_heads,
@@ -465,7 +467,7 @@ void CudaForward::select_entries(int64_t n) {
   const CudaIndexerWeights& weights = *weights_.layer(n).indexer;
   linear("index query", work_.latent, weights.wq_b, LinearOutput::f32, work_.index_q);
   linear("index weights", current_.activations->operand, weights.weights_proj, LinearOutput::f32, work_.index_weights);
-  op(plan.restricted ? "index select, candidates" : "index select", [&] {
+  op(plan.restricted ? "index select, candidates" : "index select", index_cost(plan), [&] {
     ops::cuda::index_select(stream_, {.q = work_.index_q,
                                       .weights = work_.index_weights,
                                       .rows = current_.rows,
@@ -489,7 +491,7 @@ void CudaForward::select_entries(int64_t n) {
 
 void CudaForward::experts(int64_t n) {
   const CudaLayerWeights& weights = weights_.layer(n);
-  op("router", [&] {
+  op("router", linear_cost(weights.gate, LinearOutput::f32, 1), [&] {
     ops::cuda::router(stream_, {.x = current_.activations->operand,
                                 .count = current_.rows.count,
                                 .most = current_.rows.most,
@@ -500,7 +502,7 @@ void CudaForward::experts(int64_t n) {
                                 .logits = work_.router_logits,
                                 .lists = work_.lists});
   });
-  op("experts", [&] {
+  op("experts", experts_cost(), [&] {
     ops::cuda::experts(stream_, {.x = current_.activations->x,
                                  .count = current_.rows.count,
                                  .most = current_.rows.most,
@@ -528,7 +530,11 @@ void CudaForward::mix_streams(const CudaHyperSite& site) {
     GANNET_CUDA_CHECK(cudaEventRecord(forked_, stream_));
     GANNET_CUDA_CHECK(cudaStreamWaitEvent(mix_stream_, forked_));
   }
-  op("hyper mix", [&] {
+  const double mix_operations = 2.0 * 24 * 4 * static_cast<double>(config_.hidden_size) * real_rows();
+  Cost cost = stream_cost(1, 0);
+  cost.bytes += 24.0 * 4 * 4 * static_cast<double>(config_.hidden_size);
+  cost.operations = mix_operations;
+  op("hyper mix", cost, [&] {
     ops::cuda::hyper_mix(mixing_ ? mix_stream_ : stream_, {.streams = current_.activations->streams,
                                                            .count = current_.rows.count,
                                                            .most = current_.rows.most,
@@ -549,28 +555,33 @@ void CudaForward::mix_streams(const CudaHyperSite& site) {
 
 void CudaForward::apply(const __nv_bfloat16* norm, bool attention_output, bool experts_output) {
   if (std::exchange(mixing_, false)) GANNET_CUDA_CHECK(cudaStreamWaitEvent(stream_, mixed_));
-  op(experts_output ? "hyper apply, experts" : "hyper apply", [&] {
-    ops::cuda::hyper_apply(stream_, {.streams = current_.activations->streams,
-                                     .count = current_.rows.count,
-                                     .most = current_.rows.most,
-                                     .hidden = config_.hidden_size,
-                                     .y = attention_output ? work_.y : nullptr,
-                                     .shared = experts_output ? work_.shared : nullptr,
-                                     .parts = experts_output ? work_.outer : nullptr,
-                                     .top_k = config_.num_experts_per_tok,
-                                     .post = work_.post,
-                                     .mix = work_.mix,
-                                     .pre = current_.activations->pre,
-                                     .norm = norm,
-                                     .norm_eps = norm_eps_,
-                                     .x = current_.activations->x,
-                                     .operand = current_.activations->operand});
-  });
+  const auto hidden = static_cast<double>(config_.hidden_size);
+  const double output = experts_output     ? 4.0 * (static_cast<double>(config_.num_experts_per_tok) + 1) * hidden
+                        : attention_output ? 2.0 * hidden
+                                           : 0.0;
+  op(experts_output ? "hyper apply, experts" : "hyper apply",
+     stream_cost(attention_output || experts_output ? 2 : 1, output + 4.0 * hidden), [&] {
+       ops::cuda::hyper_apply(stream_, {.streams = current_.activations->streams,
+                                        .count = current_.rows.count,
+                                        .most = current_.rows.most,
+                                        .hidden = config_.hidden_size,
+                                        .y = attention_output ? work_.y : nullptr,
+                                        .shared = experts_output ? work_.shared : nullptr,
+                                        .parts = experts_output ? work_.outer : nullptr,
+                                        .top_k = config_.num_experts_per_tok,
+                                        .post = work_.post,
+                                        .mix = work_.mix,
+                                        .pre = current_.activations->pre,
+                                        .norm = norm,
+                                        .norm_eps = norm_eps_,
+                                        .x = current_.activations->x,
+                                        .operand = current_.activations->operand});
+     });
 }
 
 void CudaForward::keep_windows(int64_t first_layer, int64_t layers) {
   const int64_t layer_stride = options_.max_rows * q8_bytes(kHeadDim);
-  op("keep windows", [&] {
+  op("keep windows", {}, [&] {
     ops::cuda::keep_windows(stream_, {.records = work_.records + first_layer * layer_stride,
                                       .layer_stride = layer_stride,
                                       .first_layer = first_layer,
@@ -584,7 +595,7 @@ void CudaForward::keep_windows(int64_t first_layer, int64_t layers) {
 
 void CudaForward::linear(const char* name, const __nv_bfloat16* x, const PackedMatrix& weight, LinearOutput output,
                          void* y, int64_t groups) {
-  op(name, [&] {
+  op(name, linear_cost(weight, output, groups), [&] {
     ops::cuda::linear(stream_, {.x = x,
                                 .x_stride = groups * weight.cols,
                                 .count = current_.rows.count,
@@ -597,13 +608,13 @@ void CudaForward::linear(const char* name, const __nv_bfloat16* x, const PackedM
   });
 }
 
-void CudaForward::write_logits(const Batch& batch, float* logits) {
+void CudaForward::enqueue_head(const Batch& batch, float* logits) {
   const auto wanted = std::ssize(batch.logit_rows);
   const auto& activations = batch_.kept_rows() == batch_.rows() ? work_.all : work_.kept;
   for (int64_t first = 0; first < wanted; first += CudaBatch::kHeadRows) {
     const int64_t rows = std::min(CudaBatch::kHeadRows, wanted - first);
     current_.rows = {.count = batch_.logit_count(first), .most = rows};
-    op("head input", [&] {
+    op("head input", {}, [&] {
       ops::cuda::head_input(stream_, {.streams = activations.streams,
                                       .pre = activations.pre,
                                       .rows = batch_.logit_rows(first),
@@ -615,18 +626,19 @@ void CudaForward::write_logits(const Batch& batch, float* logits) {
                                       .x = work_.head_x});
     });
     linear("head", work_.head_x, weights_.head(), LinearOutput::f32, work_.logits);
+    if (logits == nullptr) continue;
     GANNET_CUDA_CHECK(cudaMemcpyAsync(logits + first * config_.vocab_size, work_.logits,
                                       static_cast<size_t>(rows * config_.vocab_size) * sizeof(float),
                                       cudaMemcpyDeviceToHost, stream_));
   }
 }
 
-void CudaForward::op(const char* name, const std::function<void()>& launch) {
+void CudaForward::op(const char* name, const Cost& cost, const std::function<void()>& launch) {
   if (!timed_) {
     launch();
     return;
   }
-  TimedOp timed{.name = name, .begin = nullptr, .end = nullptr};
+  TimedOp timed{.name = name, .cost = cost, .begin = nullptr, .end = nullptr};
   GANNET_CUDA_CHECK(cudaEventCreate(&timed.begin));
   GANNET_CUDA_CHECK(cudaEventCreate(&timed.end));
   GANNET_CUDA_CHECK(cudaEventRecord(timed.begin, stream_));
@@ -636,10 +648,13 @@ void CudaForward::op(const char* name, const std::function<void()>& launch) {
 }
 
 std::vector<CudaForward::OpTime> CudaForward::time_ops(const Batch& batch) {
+  // The stream stands still until the host is ahead: no op waits for its launch.
+  expected_experts_ = active_experts();
   timed_.emplace();
+  GANNET_CUDA_CHECK(
+      cudaLaunchHostFunc(stream_, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }, nullptr));
   run(batch, nullptr);
-  std::vector<float> unused(batch.logit_rows.size() * config_.vocab_size);
-  write_logits(batch, unused.data());
+  enqueue_head(batch, nullptr);
   GANNET_CUDA_CHECK(cudaStreamSynchronize(stream_));
   std::vector<OpTime> times;
   for (const TimedOp& timed : *timed_) {
@@ -648,12 +663,77 @@ std::vector<CudaForward::OpTime> CudaForward::time_ops(const Batch& batch) {
     cudaEventDestroy(timed.begin);
     cudaEventDestroy(timed.end);
     auto known = std::find_if(times.begin(), times.end(), [&](const OpTime& t) { return t.name == timed.name; });
-    if (known == times.end()) known = times.insert(times.end(), {.name = timed.name});
+    if (known == times.end()) known = times.insert(times.end(), {.name = timed.name, .cost = {}});
     known->microseconds += milliseconds * 1e3;
     ++known->launches;
+    known->cost.bytes += timed.cost.bytes;
+    known->cost.operations += timed.cost.operations;
   }
   timed_.reset();
   return times;
+}
+
+int64_t CudaForward::active_experts() const {
+  int32_t active = 0;
+  GANNET_CUDA_CHECK(cudaMemcpy(&active, work_.lists.active_count, sizeof(active), cudaMemcpyDeviceToHost));
+  return active;
+}
+
+double CudaForward::real_rows() const {
+  const bool kept = current_.rows.count != batch_.encoder_rows(1).count;
+  return static_cast<double>(kept ? batch_.kept_rows() : batch_.rows());
+}
+
+CudaForward::Cost CudaForward::linear_cost(const PackedMatrix& weight, LinearOutput output, int64_t groups) const {
+  const auto rows = real_rows();
+  const double out = (output == LinearOutput::f32 ? 4.0 : 2.0) * static_cast<double>(weight.rows);
+  return {.bytes = static_cast<double>(ops::cuda::packed_bytes(weight.format, weight.rows, weight.cols)) +
+                   rows * (2.0 * static_cast<double>(groups * weight.cols) + out),
+          .operations = 2.0 * rows * static_cast<double>(weight.rows) * static_cast<double>(weight.cols)};
+}
+
+// Passes over all four streams, and other bytes of a row.
+CudaForward::Cost CudaForward::stream_cost(double stream_passes, double other_bytes) const {
+  return {.bytes = real_rows() * (stream_passes * 8 * static_cast<double>(config_.hidden_size) + other_bytes)};
+}
+
+CudaForward::Cost CudaForward::attention_cost(bool global) const {
+  Cost cost;
+  const auto& positions = current_.activations == &work_.kept ? batch_.kept_positions() : batch_.positions();
+  const auto heads = static_cast<double>(config_.num_attention_heads);
+  for (const int32_t p : positions) {
+    const auto window = static_cast<double>(std::min<int64_t>(p + 1, config_.sliding_window));
+    const auto entries = global ? static_cast<double>(std::min<int64_t>(p + 1, config_.index_topk)) : 0.0;
+    cost.bytes += window * 528 + entries * 288 + 4.0 * heads * kHeadDim;
+    cost.operations += 4.0 * heads * kHeadDim * (window + entries);
+  }
+  return cost;
+}
+
+CudaForward::Cost CudaForward::index_cost(const LayerPlan& plan) const {
+  Cost cost;
+  const auto& positions = current_.activations == &work_.kept ? batch_.kept_positions() : batch_.positions();
+  int64_t longest = 0;
+  for (const int32_t p : positions) {
+    int64_t keys = (p + 1) / plan.ratio;
+    if (plan.restricted) keys = std::min(keys, config_.candidate_topk_blocks * config_.candidate_block_size);
+    cost.operations += 2.0 * static_cast<double>(keys * config_.index_n_heads * kIndexDim);
+    longest = std::max(longest, keys);
+  }
+  // Rows of one sequence share keys: those of the longest row count once for each sequence.
+  cost.bytes = 68.0 * static_cast<double>(longest * batch_.sequences());
+  return cost;
+}
+
+// Every active expert's weights once; how many these are, only the device knows.
+CudaForward::Cost CudaForward::experts_cost() const {
+  const double rows = real_rows();
+  const auto width = static_cast<double>(config_.moe_intermediate_size);
+  const auto hidden = static_cast<double>(config_.hidden_size);
+  const auto top_k = static_cast<double>(config_.num_experts_per_tok);
+  const auto active = static_cast<double>(expected_experts_);
+  return {.bytes = active * 3 * width * hidden * 4.25 / 8 + 3 * width * hidden + rows * (top_k + 1) * hidden * 4,
+          .operations = 6 * rows * (top_k + 1) * width * hidden};
 }
 
 void CudaForward::observe(LayerObserver* observer, int64_t n, bool out) {

@@ -103,15 +103,24 @@ class CudaForward final : public ForwardPass {
   void save_windows(SequenceState& state, std::byte* to) override;
   void restore_windows(SequenceState& state, const std::byte* from) override;
 
-  // A pass whose ops are timed one by one, launched directly: microseconds by op, in the order of first use.
+  // What an op must at least read and write, and compute.
+  struct Cost {
+    double bytes = 0;
+    double operations = 0;
+  };
+  // A pass whose ops are timed one by one, launched directly: sums by op, in the order of first use. A pass of the same
+  // kind must have run before.
   struct OpTime {
     std::string name;
     double microseconds = 0;
     int64_t launches = 0;
+    Cost cost;
   };
   std::vector<OpTime> time_ops(const Batch& batch);
-  // Enqueues a pass without its head and without waiting, as forward() would; for benchmarks. The sequences do not
-  // advance.
+  // Routed experts that the last pass ran in its last layer.
+  int64_t active_experts() const;
+  // Enqueues what forward() runs, but leaves the logits on the device and does not wait; for benchmarks. The sequences
+  // do not advance.
   void enqueue(const Batch& batch);
   cudaStream_t stream() const { return stream_; }
   CudaCache& cache() { return cache_; }
@@ -134,7 +143,8 @@ class CudaForward final : public ForwardPass {
   cudaGraphExec_t capture(Part part, int64_t most);
   void run_encoder(int64_t most, LayerObserver* observer);
   void run_decoder(int64_t most, bool cut, LayerObserver* observer);
-  void write_logits(const Batch& batch, float* logits);
+  // The wanted rows' logits; null: they stay on the device.
+  void enqueue_head(const Batch& batch, float* logits);
 
   void embed();
   void gather_engram();
@@ -152,7 +162,14 @@ class CudaForward final : public ForwardPass {
   void linear(const char* name, const __nv_bfloat16* x, const ops::cuda::PackedMatrix& weight,
               ops::cuda::LinearOutput output, void* y, int64_t groups = 1);
   // Runs the launch; in time_ops() between two events.
-  void op(const char* name, const std::function<void()>& launch);
+  void op(const char* name, const Cost& cost, const std::function<void()>& launch);
+  // Rows of the pass in the current half; a graph does not know them.
+  double real_rows() const;
+  Cost linear_cost(const ops::cuda::PackedMatrix& weight, ops::cuda::LinearOutput output, int64_t groups) const;
+  Cost stream_cost(double stream_passes, double other_bytes) const;
+  Cost attention_cost(bool global) const;
+  Cost index_cost(const LayerPlan& plan) const;
+  Cost experts_cost() const;
   void observe(LayerObserver* observer, int64_t n, bool out);
 
   const Config config_;
@@ -180,9 +197,11 @@ class CudaForward final : public ForwardPass {
 
   struct TimedOp {
     const char* name;
+    Cost cost;
     cudaEvent_t begin, end;
   };
   std::optional<std::vector<TimedOp>> timed_;
+  int64_t expected_experts_ = 0;  // for the cost of a timed pass
 };
 
 }  // namespace gannet

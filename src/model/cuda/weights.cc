@@ -99,6 +99,25 @@ int64_t CudaWeights::host_bytes() const {
   return bytes;
 }
 
+double CudaWeights::dense_bytes() const {
+  double bytes = 0;
+  const auto add = [&](const PackedMatrix& m) {
+    bytes += static_cast<double>(ops::cuda::packed_bytes(m.format, m.rows, m.cols));
+  };
+  add(head_);
+  for (const CudaLayerWeights& layer : layers_) {
+    for (const PackedMatrix* m : {&layer.input, &layer.wq_b, &layer.wo_a, &layer.wo_b, &layer.gate,
+                                  &layer.shared_gate_up, &layer.shared_down}) {
+      add(*m);
+    }
+    bytes += 2.0 * 24 * 4 * 4 * static_cast<double>(source_.config().hidden_size);  // both sites' fn
+    if (layer.compressor) add(layer.compressor->projection);
+    if (layer.indexer) add(layer.indexer->wq_b);
+    if (layer.engram) add(layer.engram->wkv);
+  }
+  return bytes;
+}
+
 CudaLayerWeights CudaWeights::load_layer(int64_t n, const LayerPlan& plan) {
   CudaLayerWeights layer;
   const std::string p = fmt::format("layers.{}.", n);

@@ -75,6 +75,8 @@ class CudaWeights {
   const CudaLayerWeights& layer(int64_t n) const { return layers_[n]; }
   int64_t device_bytes() const { return arena_.bytes(); }
   int64_t host_bytes() const;
+  // What a decode step reads of everything but routed experts, embedding and tables.
+  double dense_bytes() const;
 
  private:
   CudaLayerWeights load_layer(int64_t n, const LayerPlan& plan);
@@ -94,7 +96,7 @@ class CudaWeights {
   void fill(const ops::cuda::PackedMatrix& packed, std::byte* data);
   const uint8_t* host_table(const std::string& name, int64_t rows);
 
-  const TensorSource& source_;
+  TensorSource source_;
   DeviceArena arena_;
   DeviceBuffer staging_[2];
   std::vector<PinnedBuffer> tables_;
