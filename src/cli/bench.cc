@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench.h"
+#include "cli/bench_model.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "ops/bench.h"
@@ -18,7 +19,9 @@ constexpr int64_t kArenaBytes = int64_t{1} << 30;
 constexpr double kReferenceOperations = 9e7;
 
 struct Options {
-  bool json = false;
+  SyntheticOptions model{.device = "cpu"};
+  int64_t rows = 1;
+  int64_t context = 8192;
   int64_t threads = 0;
   std::string filter;
 };
@@ -104,6 +107,7 @@ std::string as_json(const std::vector<Measured>& results, double read, int64_t t
 }
 
 Status bench_ops(const Options& options) {
+  if (options.model.device == "cuda") return bench_model_ops(options.model, options.rows, options.context);
   const int64_t threads = options.threads > 0 ? options.threads : usable_processors();
   ThreadPool pool(static_cast<int>(threads));
   ops::BenchArena arena(kArenaBytes);
@@ -115,7 +119,7 @@ Status bench_ops(const Options& options) {
     progress(static_cast<int64_t>(i), std::ssize(results));
     results[i].time = time_benchmark(results[i].benchmark, {.pool = &pool, .simd = results[i].simd});
   }
-  return write_output(options.json ? as_json(results, read, threads) : as_table(results, read, threads));
+  return write_output(options.model.json ? as_json(results, read, threads) : as_table(results, read, threads));
 }
 
 }  // namespace
@@ -131,15 +135,20 @@ std::string processor_name() {
 void add_bench(Command& root) {
   auto bench = root.subcommand("bench", "Measure speed");
   const auto options = std::make_shared<Options>();
-  auto command = bench.subcommand("ops", "Every kernel of this machine beside its memory's read bandwidth");
-  command.flag("--json", options->json, "Machine-readable");
-  command.option("--threads", options->threads, 0, 1024, "Threads; 0 takes all processors");
-  command.option("--filter", options->filter, "Only benchmarks with this in \"kernel variant shape rows N\"");
+  auto command = bench.subcommand("ops", "Every kernel beside the read bandwidth of its memory");
+  add_synthetic_options(command, options->model);
+  command.option("--rows", options->rows, 0, 4096, "cuda: sequences of the decode step; 0: a prompt's first pass");
+  command.option("--context", options->context, 1, 1'000'000, "cuda: tokens of every sequence, or of the prompt");
+  command.option("--threads", options->threads, 0, 1024, "cpu: threads; 0 takes all processors");
+  command.option("--filter", options->filter, "cpu: only benchmarks with this in \"kernel variant shape rows N\"");
   command.example("gannet bench ops --filter 'linear fp8'");
+  command.example("gannet bench ops --device cuda --synthetic released --rows 64");
   command.action([options] { return bench_ops(*options); });
   add_bench_serve(bench);
   add_bench_scheduler(bench);
   add_bench_replay(bench);
+  add_bench_latency(bench);
+  add_bench_throughput(bench);
 }
 
 }  // namespace gannet::cli

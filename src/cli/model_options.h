@@ -12,6 +12,7 @@ namespace gannet::cli {
 
 // What serve, chat and generate are told of the engine.
 struct ModelOptions {
+  std::string device = "cpu";
   int64_t threads = 0;
   std::optional<int64_t> max_model_len;
   bool swa_bounded_replay = true;
@@ -19,7 +20,7 @@ struct ModelOptions {
 
   // Of serve alone. The defaults are the engine's.
   int64_t max_num_seqs = EngineOptions().max_num_seqs;
-  int64_t max_num_batched_tokens = EngineOptions().max_num_batched_tokens;
+  int64_t max_num_batched_tokens = 0;  // as many as suit the device
   int64_t long_prefill_token_threshold = EngineOptions().long_prefill_token_threshold;
   int64_t max_waiting = EngineOptions().max_waiting;
   int64_t kv_cache_tokens = EngineOptions().kv_cache_tokens;

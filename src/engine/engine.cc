@@ -176,12 +176,13 @@ class BatchingEngine : public Engine {
   }
 
   // Too little memory for one step is its requests' misfortune; when step after step is lost, nobody can be served any
-  // more, and whoever watches over the process should know.
+  // more, and whoever watches over the process should know. A lost GPU does not come back at all.
   void lose(const StepPlan& step, const Error& error) {
     spdlog::error("{}", error.message);
     scheduler_.fail(step, error);
-    if (++lost_steps_ < kLostStepsToBreak) return;
-    spdlog::critical("the engine cannot run any more: {} steps in a row were lost", lost_steps_);
+    if (++lost_steps_ < kLostStepsToBreak && !runner_.device_lost()) return;
+    spdlog::critical("the engine cannot run any more: {}",
+                     runner_.device_lost() ? error.message : fmt::format("{} steps in a row were lost", lost_steps_));
     for (const RequestId id : scheduler_.ids()) finish(id, tl::unexpected(error));
     const std::scoped_lock lock(mutex_);
     broken_ = error;
@@ -204,6 +205,7 @@ class BatchingEngine : public Engine {
     {
       const std::scoped_lock lock(mutex_);
       arrived.swap(arrived_);
+      stats_.waiting += static_cast<int64_t>(arrived.size());
       to_end.swap(to_end_);
       reset = std::exchange(reset_asked_, false);
       stopping = stopping_;
@@ -246,6 +248,8 @@ class BatchingEngine : public Engine {
       const std::scoped_lock lock(mutex_);
       count_start(stats_, request);
     }
+    const std::scoped_lock lock(mutex_);
+    stats_.waiting = scheduler_.waiting();
   }
 
   void deliver(const StepPlan& step, StepResult result) {
@@ -279,7 +283,7 @@ class BatchingEngine : public Engine {
   // The first token of a prompt has no log-probability.
   static PromptLogprobs with_first(LiveRequest& request) {
     PromptLogprobs all = std::move(request.prompt_logprobs);
-    all.insert(all.begin(), Token{.id = request.tokens.front(), .logprob = {}, .top_logprobs = {}, .finish = {}});
+    all.insert(all.begin(), Token{.id = request.tokens[0], .logprob = {}, .top_logprobs = {}, .finish = {}});
     return all;
   }
 
@@ -337,10 +341,12 @@ Result<std::unique_ptr<Engine>> create_engine(EngineOptions options) {
   const int64_t wanted = options.kv_cache_tokens;
   LoadOptions load{.directory = options.model,
                    .threads = options.threads,
-                   .model = {.activations = options.bf16_activations ? Activations::bf16 : Activations::fp32,
+                   .model = {.device = options.cuda ? DeviceKind::cuda : DeviceKind::cpu,
+                             .activations = options.bf16_activations ? Activations::bf16 : Activations::fp32,
                              .quantize_activations = options.quantize_activations,
                              .max_rows = options.max_num_batched_tokens,
-                             .max_tokens = options.max_model_len},
+                             .max_tokens = options.max_model_len,
+                             .max_sequences = options.max_num_seqs},
                    .cache_tokens = wanted > 0 ? wanted : default_cache_tokens(config, longest),
                    .token_map = std::move(options.engram_token_map)};
   GANNET_TRY(auto loaded, LoadedModel::open(std::move(load)));

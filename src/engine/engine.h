@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "checkpoint/config.h"
+#include "engine/shared_list.h"
 #include "engine/stats.h"
 #include "engine/token_constraint.h"
 
@@ -21,6 +22,7 @@ namespace gannet {
 struct EngineOptions {
   std::filesystem::path model;       // checkpoint directory
   int threads = 0;                   // 0: one per processor this process may use
+  bool cuda = false;                 // run the model on the first GPU (docs/gpu.md)
   bool bf16_activations = true;      // false: fp32, for comparison with the oracle
   bool quantize_activations = true;  // Q8 in front of FP8 and FP4 linears
   bool swa_bounded_replay = true;    // replay windows instead of keeping them (docs/serving.md)
@@ -40,19 +42,19 @@ struct EngineOptions {
 // things: allowed ids and constraint, bias, penalties, temperature, top_k, top_p, min_p.
 struct SamplingParams {
   double temperature = 1;
-  double top_p = 1;                    // (0, 1]
-  int64_t top_k = 0;                   // 0: off
-  double min_p = 0;                    // [0, 1]
-  double repetition_penalty = 1;       // > 0; divides (multiplies negative) logits of ids in prompt or answer
-  double presence_penalty = 0;         // [-2, 2]; taken from ids that the answer holds
-  double frequency_penalty = 0;        // [-2, 2]; taken for each time the answer holds the id
-  std::optional<uint64_t> seed = {};   // without one, a random seed
-  int64_t max_tokens = 0;              // 0: as many as the context holds
-  int64_t min_tokens = 0;              // no stop id before that many
-  std::vector<int32_t> stop_ids = {};  // ends the answer; the id itself is still reported
-  std::vector<std::pair<int32_t, float>> logit_bias = {};  // added to the logits of these ids
-  std::vector<int32_t> allowed_ids = {};                   // nothing else is chosen; empty: everything may be
-  std::vector<std::vector<int32_t>> bad_words = {};        // sequences of ids that the answer must not hold
+  double top_p = 1;                   // (0, 1]
+  int64_t top_k = 0;                  // 0: off
+  double min_p = 0;                   // [0, 1]
+  double repetition_penalty = 1;      // > 0; divides (multiplies negative) logits of ids in prompt or answer
+  double presence_penalty = 0;        // [-2, 2]; taken from ids that the answer holds
+  double frequency_penalty = 0;       // [-2, 2]; taken for each time the answer holds the id
+  std::optional<uint64_t> seed = {};  // without one, a random seed
+  int64_t max_tokens = 0;             // 0: as many as the context holds
+  int64_t min_tokens = 0;             // no stop id before that many
+  SharedList<int32_t> stop_ids = {};  // ends the answer; the id itself is still reported
+  SharedList<std::pair<int32_t, float>> logit_bias = {};  // added to the logits of these ids
+  SharedList<int32_t> allowed_ids = {};                   // nothing else is chosen; empty: everything may be
+  SharedList<std::vector<int32_t>> bad_words = {};        // sequences of ids that the answer must not hold
   int logprobs = -1;         // -1: none; n: of the chosen token and the n likeliest ones, before all of the above
   int prompt_logprobs = -1;  // the same for each token of the prompt but the first; runs the whole model on all of it
 };
@@ -76,7 +78,7 @@ struct Token {
 using PromptLogprobs = std::vector<Token>;
 
 struct Request {
-  std::vector<int32_t> prompt;
+  SharedList<int32_t> prompt;  // of several requests it is held once
   SamplingParams sampling = {};
   int64_t priority = 0;                           // lower ones are served first; of equal ones the earlier
   std::string cache_salt = {};                    // cached prefixes are shared among equal salts only

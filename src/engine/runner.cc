@@ -1,8 +1,9 @@
 #include "engine/runner.h"
 
-#include <cstring>
 #include <exception>
 #include <utility>
+
+#include "base/cuda_error.h"
 
 namespace gannet {
 
@@ -54,7 +55,7 @@ void MaskFiller::work() {
 Runner::Runner(LoadedModel& model, int64_t slots, int64_t logit_rows, WindowStore* windows)
     : model_(model), windows_(windows), logits_(logit_rows * model.config().vocab_size) {
   states_.reserve(slots);
-  for (int64_t i = 0; i < slots; ++i) states_.emplace_back(model.config(), model.pool());
+  for (int64_t i = 0; i < slots; ++i) states_.push_back(model.sequence(i));
   thread_ = std::thread([this] { work(); });
 }
 
@@ -92,6 +93,10 @@ void Runner::work() {
     // A step that runs out of memory must not take the requests that wait with it.
     try {
       result = run(step);
+    } catch (const CudaError& error) {
+      mask_filler_.wait();
+      device_lost_ = true;
+      result = failed("the GPU failed: {}", error.what());
     } catch (const std::exception& error) {
       mask_filler_.wait();
       result = failed("the step failed: {}", error.what());
@@ -123,8 +128,7 @@ void Runner::make_batch(const StepPlan& step) {
     SequenceState& state = states_[part.slot];
     GANNET_CHECK(state.length() == part.start);
     batch_.sequences.push_back({.state = &state, .first_row = batch_.rows(), .rows = part.rows});
-    const auto first = part.request->tokens.begin() + part.start;
-    batch_.ids.insert(batch_.ids.end(), first, first + part.rows);
+    part.request->tokens.append_to(batch_.ids, static_cast<size_t>(part.start), static_cast<size_t>(part.rows));
     for (int64_t r = batch_.rows() - logit_rows(part); r < batch_.rows(); ++r) {
       batch_.logit_rows.push_back(static_cast<int32_t>(r));
     }
@@ -133,21 +137,22 @@ void Runner::make_batch(const StepPlan& step) {
 
 void Runner::begin_sequence(const StepPart& part) {
   SequenceState& state = states_[part.slot];
-  const std::span<const int32_t> before(part.request->tokens.data(), static_cast<size_t>(part.start));
+  std::vector<int32_t> before;
+  part.request->tokens.append_to(before, 0, static_cast<size_t>(part.start));
   state.begin({.blocks = part.blocks,
                .first = part.begin->first,
                .cached = part.begin->cached,
                .encoder_from = part.begin->encoder_from,
                .decoder_from = part.begin->decoder_from,
                .history = model_.model().history(before)});
-  if (part.restore) std::memcpy(state.windows(), windows_->data(*part.restore), state.window_bytes());
+  if (part.restore) model_.model().restore_windows(state, windows_->data(*part.restore));
 }
 
 void Runner::keep_windows(const StepPlan& step) {
   for (const StepPart& part : step.parts) {
     if (!part.save) continue;
     SequenceState& state = states_[part.slot];
-    std::memcpy(windows_->data(*part.save), state.windows(), state.window_bytes());
+    model_.model().save_windows(state, windows_->data(*part.save));
   }
 }
 
@@ -200,7 +205,7 @@ void Runner::sample_part(const StepPart& part, int64_t first_logits, std::span<c
   const auto row = [&](int64_t r) { return std::span(logits_).subspan((first_logits + r) * vocab, vocab); };
   if (part.prompt_logprobs) {
     for (int64_t r = 0; r < part.rows && part.start + r + 1 < request.length(); ++r) {
-      const int32_t next = request.tokens[part.start + r + 1];
+      const int32_t next = request.tokens[static_cast<size_t>(part.start + r + 1)];
       out.prompt_logprobs.push_back(Sampler::describe(row(r), next, request.request.sampling.prompt_logprobs));
     }
   }

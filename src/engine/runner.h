@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -59,6 +60,8 @@ class Runner {
   void launch(const StepPlan& step);
   // The step's tokens, or why it was lost. Call once after each launch.
   Result<StepResult> wait();
+  // The device has failed: no step will ever run again.
+  bool device_lost() const { return device_lost_; }
 
  private:
   void work();
@@ -86,6 +89,7 @@ class Runner {
   const StepPlan* step_ = nullptr;  // running, or waiting to be
   std::optional<Result<StepResult>> result_;
   bool stopping_ = false;
+  std::atomic<bool> device_lost_ = false;
   std::thread thread_;  // last: it uses everything above
 };
 

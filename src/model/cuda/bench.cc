@@ -38,12 +38,24 @@ std::optional<EngramHash> make_hash(const Config& config) {
   return EngramHash(config, std::move(map));
 }
 
+int64_t cache_blocks(const ModelBenchOptions& options) {
+  return (options.cache_tokens + kBlockTokens - 1) / kBlockTokens;
+}
+
+CudaForwardOptions forward_options(const ModelBenchOptions& options) {
+  return {.max_rows = options.max_rows, .max_sequences = options.max_sequences, .max_tokens = options.max_tokens};
+}
+
+TensorSource source_of(const Config& config, const ModelBenchOptions& options) {
+  return TensorSource(config, {.unique_experts = options.unique_experts});
+}
+
 class CudaModelBench final : public ModelBench {
  public:
   CudaModelBench(const Config& config, const ModelBenchOptions& options)
       : config_(config),
         begin_(Clock::now()),
-        pool_(block_layout(config, kBlockTokens), (options.cache_tokens + kBlockTokens - 1) / kBlockTokens),
+        pool_(block_layout(config, kBlockTokens), cache_blocks(options)),
         forward_(
             TensorSource(config, {.unique_experts = options.unique_experts}), pool_,
             {.max_rows = options.max_rows, .max_sequences = options.max_sequences, .max_tokens = options.max_tokens},
@@ -208,6 +220,8 @@ Result<std::unique_ptr<ModelBench>> create_cuda_bench(const Config& config, cons
   }
   GANNET_TRY_STATUS(check_cuda_config(config));
   try {
+    const BlockPool pool(block_layout(config, kBlockTokens), cache_blocks(options));
+    GANNET_TRY_STATUS(check_fits(plan_cuda_memory(source_of(config, options), pool, forward_options(options))));
     return std::make_unique<CudaModelBench>(config, options);
   } catch (const CudaError& error) {
     return failed("the model could not be put on the GPU: {}", error.what());

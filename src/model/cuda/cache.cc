@@ -7,7 +7,7 @@
 
 namespace gannet {
 
-CudaCache::CudaCache(const Config& config, const BlockPool& pool, int64_t slots, int64_t max_tokens)
+CudaCache::CudaCache(const Config& config, const BlockPool& pool, int64_t slots, int64_t max_tokens, bool measure)
     : layout_(pool.layout()),
       record_layout_(gannet::record_layout(config)),
       block_count_(pool.blocks()),
@@ -16,11 +16,12 @@ CudaCache::CudaCache(const Config& config, const BlockPool& pool, int64_t slots,
       slot_bytes_(window_state_bytes(config)),
       pending_size_(2 * config.head_dim),
       pending_stride_(static_cast<int64_t>(config.kv_source_layer_ids.size()) * pending_size_),
+      arena_(measure),
       blocks_(arena_.get<std::byte>(block_count_ * layout_.bytes)),
       rings_(arena_.get<std::byte>(slots * slot_bytes_)),
       pending_(arena_.get<float>(slots * pending_stride_)),
       block_tables_(arena_.get<int32_t>(slots * table_stride_)),
-      host_tables_(slots * table_stride_ * static_cast<int64_t>(sizeof(int32_t))),
+      host_tables_(measure ? 0 : slots * table_stride_ * static_cast<int64_t>(sizeof(int32_t))),
       tables_(slots) {}
 
 void CudaCache::update_table(cudaStream_t stream, const SequenceState& state, int64_t end) {

@@ -20,7 +20,7 @@ namespace gannet {
 class CudaCache {
  public:
   // `pool` decides layout and number of blocks; its own memory is not used. `max_tokens` of one sequence.
-  CudaCache(const Config& config, const BlockPool& pool, int64_t slots, int64_t max_tokens);
+  CudaCache(const Config& config, const BlockPool& pool, int64_t slots, int64_t max_tokens, bool measure = false);
 
   // Brings the slot's block table up to date for rows up to position `end`.
   void update_table(cudaStream_t stream, const SequenceState& state, int64_t end);

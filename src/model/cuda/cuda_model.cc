@@ -21,12 +21,15 @@ Result<std::unique_ptr<ForwardPass>> create_cuda_forward(const Checkpoint& check
   }
   GANNET_TRY_STATUS(check_cuda_config(checkpoint.config()));
   try {
-    auto forward = std::make_unique<CudaForward>(TensorSource(checkpoint), pool,
-                                                 CudaForwardOptions{.max_rows = options.max_rows,
-                                                                    .max_sequences = options.max_sequences,
-                                                                    .max_tokens = options.max_tokens,
-                                                                    .graphs = options.graphs},
-                                                 std::move(hash));
+    const TensorSource source(checkpoint);
+    const CudaForwardOptions forward_options{.max_rows = options.max_rows,
+                                             .max_sequences = options.max_sequences,
+                                             .max_tokens = options.max_tokens,
+                                             .graphs = options.graphs};
+    const CudaMemoryPlan plan = plan_cuda_memory(source, pool, forward_options);
+    spdlog::info("the GPU will hold {}", plan.text());
+    GANNET_TRY_STATUS(check_fits(plan));
+    auto forward = std::make_unique<CudaForward>(source, pool, forward_options, std::move(hash));
     spdlog::info("GPU: {}", forward->memory_text());
     return forward;
   } catch (const CudaError& error) {

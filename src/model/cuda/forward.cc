@@ -27,6 +27,8 @@ namespace {
 
 constexpr int64_t kHeadDim = 512;
 constexpr int64_t kIndexDim = 128;
+// Left free: modules, graphs, what the driver takes for itself.
+constexpr int64_t kReserve = int64_t{1} << 30;
 // Up to that many rows the coefficients of a site are computed beside its sublayer; with more they fill the GPU.
 constexpr int64_t kSideRows = 64;
 
@@ -81,7 +83,35 @@ Status check_cuda_config(const Config& c) {
   return {};
 }
 
-CudaWorkspace::CudaWorkspace(const Config& c, int64_t rows) {
+CudaMemoryPlan plan_cuda_memory(const TensorSource& source, const BlockPool& pool, const CudaForwardOptions& options) {
+  const Config& config = source.config();
+  return {.weights = weight_bytes(source),
+          .cache = CudaCache(config, pool, options.max_sequences, options.max_tokens, true).device_bytes(),
+          .buffers = CudaWorkspace(config, options.max_rows, true).arena.bytes(),
+          .host_tables = table_bytes(source)};
+}
+
+std::string CudaMemoryPlan::text() const {
+  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p30; };
+  return fmt::format(
+      "weights {:.2f} GiB, cache and windows {:.2f} GiB, buffers {:.2f} GiB; Engram tables {:.2f} GiB of "
+      "pinned host memory",
+      gib(weights), gib(cache), gib(buffers), gib(host_tables));
+}
+
+Status check_fits(const CudaMemoryPlan& plan) {
+  size_t free = 0;
+  size_t total = 0;
+  GANNET_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  if (plan.gpu() + kReserve <= static_cast<int64_t>(free)) return {};
+  return failed(
+      "the GPU has {:.2f} GiB free and {:.2f} GiB are needed: {}, and {:.2f} GiB for graphs and the driver. "
+      "--kv-cache-tokens, --max-num-seqs, --max-num-batched-tokens and --max-model-len make it less",
+      static_cast<double>(free) / 0x1p30, static_cast<double>(plan.gpu() + kReserve) / 0x1p30, plan.text(),
+      static_cast<double>(kReserve) / 0x1p30);
+}
+
+CudaWorkspace::CudaWorkspace(const Config& c, int64_t rows, bool measure) : arena(measure) {
   for (Activations* activations : {&all, &kept}) {
     activations->streams = arena.get<__nv_bfloat16>(rows * 4 * c.hidden_size);
     activations->pre = arena.get<float>(rows * 4);
@@ -184,18 +214,13 @@ CudaForward::~CudaForward() {
   for (const cudaStream_t stream : {stream_, mix_stream_, engram_stream_}) cudaStreamDestroy(stream);
 }
 
-int64_t CudaForward::device_bytes() const {
-  return weights_.device_bytes() + cache_.device_bytes() + work_.arena.bytes();
-}
-
 std::string CudaForward::memory_text() const {
-  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p30; };
-  return fmt::format(
-      "weights {:.2f} GiB, cache {:.2f} GiB ({} blocks of {} tokens, windows of {} sequences), buffers {:.2f} GiB for "
-      "{} "
-      "rows; in pinned host memory: Engram tables {:.2f} GiB; {} graphs",
-      gib(weights_.device_bytes()), gib(cache_.device_bytes()), cache_.block_count(), cache_.block_tokens(),
-      cache_.slots(), gib(work_.arena.bytes()), options_.max_rows, gib(weights_.host_bytes()), graphs_.size());
+  const CudaMemoryPlan plan{.weights = weights_.device_bytes(),
+                            .cache = cache_.device_bytes(),
+                            .buffers = work_.arena.bytes(),
+                            .host_tables = weights_.host_bytes()};
+  return fmt::format("{}. {} blocks of {} tokens, {} sequences, {} rows a pass, {} graphs", plan.text(),
+                     cache_.block_count(), cache_.block_tokens(), cache_.slots(), options_.max_rows, graphs_.size());
 }
 
 std::vector<int32_t> CudaForward::history(std::span<const int32_t> ids) const {

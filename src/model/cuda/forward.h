@@ -34,10 +34,24 @@ struct CudaForwardOptions {
 // What the CUDA variants of the ops cannot run, by name; empty otherwise.
 Status check_cuda_config(const Config& config);
 
+// What CudaForward will take, in bytes.
+struct CudaMemoryPlan {
+  int64_t weights = 0;
+  int64_t cache = 0;
+  int64_t buffers = 0;
+  int64_t host_tables = 0;  // pinned host memory
+
+  int64_t gpu() const { return weights + cache + buffers; }
+  std::string text() const;
+};
+CudaMemoryPlan plan_cuda_memory(const TensorSource& source, const BlockPool& pool, const CudaForwardOptions& options);
+// Refuses a plan that the free memory of the current GPU cannot hold, in words that say what could be smaller.
+Status check_fits(const CudaMemoryPlan& plan);
+
 // Buffers of one pass, device memory, for max_rows rows. Activations are bf16; what a quantiser or a norm takes is
 // float.
 struct CudaWorkspace {
-  CudaWorkspace(const Config& config, int64_t max_rows);
+  CudaWorkspace(const Config& config, int64_t max_rows, bool measure = false);
 
   // The residual streams and what hyper_apply makes of them; once for all rows, once for the kept ones.
   struct Activations {
@@ -124,7 +138,6 @@ class CudaForward final : public ForwardPass {
   void enqueue(const Batch& batch);
   cudaStream_t stream() const { return stream_; }
   CudaCache& cache() { return cache_; }
-  int64_t device_bytes() const;
   // What the device and the host hold, in words.
   std::string memory_text() const;
   const CudaWeights& weights() const { return weights_; }

@@ -32,6 +32,10 @@ PinnedBuffer::~PinnedBuffer() {
 
 std::byte* DeviceArena::bytes_of(int64_t bytes) {
   const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (measure_) {
+    bytes_ += rounded;
+    return nullptr;
+  }
   if (chunks_.empty() || used_ + rounded > chunks_.back().bytes()) {
     DeviceBuffer& chunk = chunks_.emplace_back(std::max(rounded, kChunk));
     GANNET_CUDA_CHECK(cudaMemset(chunk.data(), 0, static_cast<size_t>(chunk.bytes())));

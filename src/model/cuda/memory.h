@@ -54,6 +54,9 @@ class PinnedBuffer {
 // All device memory of one purpose, taken in large chunks: counts what it gives out, and frees it at once.
 class DeviceArena {
  public:
+  // `measure`: only counts, and gives out addresses that nobody may use.
+  explicit DeviceArena(bool measure = false) : measure_(measure) {}
+
   // Zeroed; aligned to 256 bytes.
   template <class T>
   T* get(int64_t n) {
@@ -64,6 +67,7 @@ class DeviceArena {
  private:
   std::byte* bytes_of(int64_t bytes);
 
+  bool measure_;
   std::deque<DeviceBuffer> chunks_;
   int64_t used_ = 0;  // of the last chunk
   int64_t bytes_ = 0;

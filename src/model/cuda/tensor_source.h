@@ -31,6 +31,7 @@ class TensorSource {
   int64_t table_rows(int64_t engram) const;
 
   const TensorSpec& spec(const std::string& name) const;
+  const std::map<std::string, TensorSpec>& specs() const { return specs_; }
   // The tensor's bytes in host memory; null when synthetic.
   const std::byte* bytes(const std::string& name) const;
 

@@ -78,6 +78,27 @@ void fill_table(std::byte* data, int64_t bytes, bool scales) {
 
 }  // namespace
 
+int64_t weight_bytes(const TensorSource& source) {
+  int64_t bytes = 0;
+  int64_t experts = 0;
+  for (const auto& [name, spec] : source.specs()) {
+    if (spec.group == TensorGroup::routed_experts) experts += spec.bytes();
+    const bool elsewhere = spec.group == TensorGroup::routed_experts || spec.group == TensorGroup::engram_tables ||
+                           spec.group == TensorGroup::draft || spec.group == TensorGroup::vision;
+    if (!elsewhere) bytes += spec.bytes();
+  }
+  return bytes + experts / source.config().n_routed_experts * source.unique_experts();
+}
+
+int64_t table_bytes(const TensorSource& source) {
+  int64_t bytes = 0;
+  const Config& config = source.config();
+  for (size_t e = 0; e < config.engram_layer_ids.size(); ++e) {
+    bytes += source.table_rows(static_cast<int64_t>(e)) * (config.engram_head_dim + config.engram_head_dim / 32);
+  }
+  return bytes;
+}
+
 CudaWeights::CudaWeights(const TensorSource& source, const ModelPlan& plan,
                          const std::function<void(int64_t, int64_t)>& progress)
     : source_(source) {

@@ -63,6 +63,10 @@ struct CudaLayerWeights {
   ops::cuda::PackedMatrix shared_gate_up, shared_down;
 };
 
+// What the weights take on the device, nearly (padding is left out), and Engram's tables in host memory.
+int64_t weight_bytes(const TensorSource& source);
+int64_t table_bytes(const TensorSource& source);
+
 class CudaWeights {
  public:
   // Loads everything. `progress` is told layers done and their number.
