@@ -54,7 +54,6 @@ std::vector<std::unique_ptr<LiveRequest>> Scheduler::take_ended() {
 
 void Scheduler::forget_prefixes() {
   pool_.forget();
-  for (LiveRequest* request : waiting_) request->obstacle = {};
   if (windows_ != nullptr) windows_->forget();
 }
 
@@ -125,7 +124,7 @@ void Scheduler::preempt(StepPlan& step, LiveRequest& request) {
   std::erase(running_, &request);
   request.state = Waiting{};
   request.pending_samples = 0;
-  request.obstacle = {};
+  request.retry_at = 0;
   if (request.wants_prompt_logprobs()) request.prompt_logprobs.clear();  // else they are complete
   waiting_.insert(&request);
   ++counts_.preemptions;

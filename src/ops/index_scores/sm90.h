@@ -38,6 +38,7 @@ struct IndexSelectParams {
   int32_t* selected_counts = nullptr;  // [most]
 };
 void index_select(cudaStream_t stream, const IndexSelectParams& params);
+// Enough for any number of rows up to `most`.
 int64_t index_select_scratch(int64_t most, int64_t heads, int64_t k, int64_t max_blocks);
 
 }  // namespace gannet::ops::cuda
