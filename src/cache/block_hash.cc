@@ -64,13 +64,31 @@ BlockHash BlockHasher::root(std::string_view salt) const {
 }
 
 void BlockHasher::extend(BlockHash root, std::span<const int32_t> tokens, std::vector<BlockHash>& chain) const {
+  extend(root, SplitTokens{tokens, {}}, chain);
+}
+
+void BlockHasher::extend(BlockHash root, const SplitTokens& tokens, std::vector<BlockHash>& chain) const {
+  const auto length = static_cast<size_t>(block_tokens_);
+  const size_t blocks = (tokens.first.size() + tokens.second.size()) / length;
+  if (chain.size() >= blocks) return;
   const auto context = mac_->context();
-  const size_t blocks = tokens.size() / static_cast<size_t>(block_tokens_);
+  std::vector<int32_t> joined;  // the block that lies in both
   while (chain.size() < blocks) {
     const BlockHash& parent = chain.empty() ? root : chain.back();
-    const int32_t* ids = tokens.data() + static_cast<int64_t>(chain.size()) * block_tokens_;
-    chain.push_back(
-        mac_->hash(context.get(), &parent, sizeof(parent), ids, static_cast<size_t>(block_tokens_) * sizeof(int32_t)));
+    const size_t start = chain.size() * length;
+    const int32_t* ids = nullptr;
+    if (start + length <= tokens.first.size()) {
+      ids = tokens.first.data() + start;
+    } else if (start >= tokens.first.size()) {
+      ids = tokens.second.data() + (start - tokens.first.size());
+    } else {
+      const auto head = tokens.first.subspan(start);
+      joined.assign(head.begin(), head.end());
+      joined.insert(joined.end(), tokens.second.begin(),
+                    tokens.second.begin() + static_cast<ptrdiff_t>(length - head.size()));
+      ids = joined.data();
+    }
+    chain.push_back(mac_->hash(context.get(), &parent, sizeof(parent), ids, length * sizeof(int32_t)));
   }
 }
 

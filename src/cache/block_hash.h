@@ -17,6 +17,12 @@ struct BlockHash {
   bool operator==(const BlockHash&) const = default;
 };
 
+// A sequence whose ids lie in two places.
+struct SplitTokens {
+  std::span<const int32_t> first;
+  std::span<const int32_t> second;
+};
+
 // Hashes chains of blocks with SipHash-2-4 of 128 bits under a random key of its own, so that nobody can make two
 // prompts collide or tell from a hash what was asked. Callable from any thread.
 class BlockHasher {
@@ -31,6 +37,7 @@ class BlockHasher {
   BlockHash root(std::string_view salt) const;
   // Appends the hashes of the whole blocks in `tokens` behind those that `chain` holds already.
   void extend(BlockHash root, std::span<const int32_t> tokens, std::vector<BlockHash>& chain) const;
+  void extend(BlockHash root, const SplitTokens& tokens, std::vector<BlockHash>& chain) const;
 
  private:
   struct Mac;

@@ -84,9 +84,10 @@ Scheduler::Admission Scheduler::try_admit(LiveRequest& request) {
     enter_prefill(request, std::move(waiting->residence));
     return Admission::admitted;
   }
-  if (slots_.free() == 0 || pool_.free_blocks() < request.retry_at) return Admission::no_room;
+  if (slots_.free() == 0 || lacks_blocks(request)) return Admission::no_room;
+  if (is_behind(request)) return Admission::deferred;
   const Hit hit = find_hit(request);
-  if (is_being_computed(request, hit.known)) return Admission::deferred;
+  if (find_forerunner(request, hit.known)) return Admission::deferred;
   if (!has_room(request, hit)) return Admission::no_room;
   if (source_ != nullptr && !std::exchange(request.source_asked, true) && ask_source(request, hit)) {
     return Admission::deferred;
@@ -95,8 +96,27 @@ Scheduler::Admission Scheduler::try_admit(LiveRequest& request) {
   return Admission::admitted;
 }
 
-Scheduler::Hit Scheduler::find_hit(LiveRequest& request) const {
+// As when it was last tried: its blocks are not there, and no more of them are cached.
+bool Scheduler::lacks_blocks(const LiveRequest& request) const {
+  const Obstacle& obstacle = request.obstacle;
+  if (pool_.free_blocks() >= obstacle.free_blocks) return false;
+  if (obstacle.known_blocks >= request.hashes.size()) return true;
+  return pool_.match({&request.hashes[obstacle.known_blocks], 1}).blocks == 0;
+}
+
+// Whether the request that it waited for has not computed all that they share.
+bool Scheduler::is_behind(LiveRequest& request) {
+  Obstacle& obstacle = request.obstacle;
+  const LiveRequest* other = obstacle.forerunner == 0 ? nullptr : find(obstacle.forerunner);
+  const auto* prefilling = other == nullptr ? nullptr : std::get_if<Prefilling>(&other->state);
+  if (prefilling != nullptr && prefilling->residence.published < obstacle.forerunner_blocks) return true;
+  obstacle.forerunner = 0;
+  return false;
+}
+
+Scheduler::Hit Scheduler::find_hit(LiveRequest& request) {
   Hit hit;
+  ++counts_.lookups;
   if (!options_.prefix_caching || request.wants_prompt_logprobs()) return hit;
   hasher_.extend(request.root, request.tokens, request.hashes);
   const int64_t block = pool_.layout().tokens;
@@ -115,7 +135,7 @@ Scheduler::Hit Scheduler::find_hit(LiveRequest& request) const {
 
 // Whether a running prompt is about to complete the block behind the hit, and has more in common with this request than
 // a replay costs: then waiting for it is cheaper than computing the same beside it.
-bool Scheduler::is_being_computed(const LiveRequest& request, int64_t hit_blocks) const {
+bool Scheduler::find_forerunner(LiveRequest& request, int64_t hit_blocks) const {
   if (!options_.prefix_caching || request.wants_prompt_logprobs()) return false;
   const auto& wanted = request.hashes;
   if (hit_blocks >= static_cast<int64_t>(wanted.size())) return false;
@@ -126,7 +146,10 @@ bool Scheduler::is_being_computed(const LiveRequest& request, int64_t hit_blocks
     const auto& computed = other->hashes;
     const auto [mine, theirs] = std::mismatch(wanted.begin(), wanted.end(), computed.begin(), computed.end());
     const int64_t common = mine - wanted.begin();
-    if (common > hit_blocks && common * pool_.layout().tokens > worth) return true;
+    if (common <= hit_blocks || common * pool_.layout().tokens <= worth) continue;
+    request.obstacle.forerunner = other->id;
+    request.obstacle.forerunner_blocks = common;
+    return true;
   }
   return false;
 }
@@ -145,8 +168,10 @@ bool Scheduler::has_room(LiveRequest& request, const Hit& hit) const {
   }
   const int64_t needed =
       pool_.blocks_for(request.length() + 1) - hit.tokens / pool_.layout().tokens + hit.free_blocks + promised;
-  request.retry_at = needed <= pool_.free_blocks() ? 0 : needed - promised;
-  return needed <= pool_.free_blocks();
+  if (needed <= pool_.free_blocks()) return true;
+  request.obstacle.free_blocks = needed - promised;
+  request.obstacle.known_blocks = static_cast<size_t>(hit.known);
+  return false;
 }
 
 Residence Scheduler::make_residence(const LiveRequest& request, const Hit& hit) {

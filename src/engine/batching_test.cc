@@ -394,6 +394,21 @@ TEST(Batching, TooManyWaitingRequestsAreRefused) {
   EXPECT_THAT(last.error().message, HasSubstr("3 requests wait"));
 }
 
+// Requests that the engine has taken in but has not counted yet are waiting too.
+TEST(Batching, NoMoreThanMaxWaitingWaitDuringTheFirstStep) {
+  EngineOptions options = many(1);
+  options.max_waiting = 2;
+  Gate gate;
+  const auto engine = open_engine(options);
+  const auto submit = [&] { return engine->submit(request_for(std::make_shared<Answer>(), prompt_of(5), greedy(3))); };
+  ASSERT_TRUE(engine->submit(gate.hold(request_for(std::make_shared<Answer>(), prompt_of(5), greedy(0)))));
+  ASSERT_TRUE(submit());
+  gate.wait_until_reached();
+  EXPECT_TRUE(submit());
+  EXPECT_FALSE(submit());
+  gate.open();
+}
+
 TEST(Batching, StatisticsAddUp) {
   const auto engine = open_engine(many());
   for (const int64_t length : {10, 100}) answer_of(*engine, prompt_of(length), greedy(5));

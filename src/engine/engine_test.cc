@@ -164,7 +164,9 @@ TEST(Engine, AStopIdAsTheLastAllowedTokenIsAStop) {
 TEST(Engine, MinTokensKeepsStopIdsAway) {
   const auto engine = open_engine();
   SamplingParams params{.seed = 1, .max_tokens = 40, .min_tokens = 12};
-  for (int32_t id = 0; id < kVocab; id += 2) params.stop_ids.push_back(id);
+  Ids even;
+  for (int32_t id = 0; id < kVocab; id += 2) even.push_back(id);
+  params.stop_ids = even;
   const auto answer = start(*engine, prompt_of(20), params);
   EXPECT_EQ(answer->reason(), FinishReason::stop);
   ASSERT_GE(answer->tokens.size(), 13U);

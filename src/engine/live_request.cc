@@ -11,7 +11,7 @@ LiveRequest::LiveRequest(RequestId number, Request wanted, int64_t most, std::sp
       prompt_tokens(static_cast<int64_t>(request.prompt.size())),
       max_tokens(most),
       tokens(std::move(request.prompt)),
-      sampler(request.sampling, tokens, never_sampled) {}
+      sampler(request.sampling, tokens.prompt(), never_sampled) {}
 
 bool LiveRequest::can_decode() const {
   const auto* decoding = std::get_if<Decoding>(&state);

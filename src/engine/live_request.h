@@ -13,6 +13,7 @@
 #include "engine/replay_plan.h"
 #include "engine/sampler.h"
 #include "engine/sequence_slots.h"
+#include "engine/token_sequence.h"
 
 // A request on its way through the engine, as a state that owns what it holds: leaving a state, however it happens,
 // gives everything back.
@@ -49,6 +50,14 @@ struct Finished {
 };
 using RequestState = std::variant<Waiting, WaitingForKv, Prefilling, Decoding, Finished>;
 
+// Why a request was not let in when it was last tried: it need not be tried again before that has changed.
+struct Obstacle {
+  int64_t free_blocks = 0;        // it needs so many,
+  size_t known_blocks = 0;        // unless more of its first blocks than these are cached
+  RequestId forerunner = 0;       // computes blocks that it shares; 0: none
+  int64_t forerunner_blocks = 0;  // that it waits for
+};
+
 struct LiveRequest {
   using Clock = std::chrono::steady_clock;
 
@@ -57,21 +66,21 @@ struct LiveRequest {
   RequestId id;
   Request request;
   int64_t prompt_tokens;
-  int64_t max_tokens;           // of the answer
-  std::vector<int32_t> tokens;  // the prompt, then the answer
-  BlockHash root;               // what the first block's hash is chained to
+  int64_t max_tokens;    // of the answer
+  TokenSequence tokens;  // the prompt, then the answer
+  BlockHash root;        // what the first block's hash is chained to
   std::vector<BlockHash> hashes;
   Sampler sampler;
   RequestState state = Waiting{};
 
   int64_t pending_samples = 0;           // tokens that planned steps will add
   uint64_t planned_in = 0;               // number of the last step that has rows of it
-  int64_t retry_at = 0;                  // free blocks without which it need not be tried again
   bool hand_over = false;                // its KV goes to another engine: windows are rebuilt as that one will see them
   bool source_asked = false;             // whether KV from elsewhere was looked for
   std::optional<int64_t> cached_tokens;  // of the prompt, when it first got rows
   bool announced = false;                // on_start was called
   PromptLogprobs prompt_logprobs;
+  Obstacle obstacle;
 
   Clock::time_point arrived = Clock::now();
   std::optional<Clock::time_point> started;      // first rows planned

@@ -295,7 +295,9 @@ TEST(Replay, AnswersAreCachedToo) {
   harness.drain();
   auto conversation = Harness::prompt(60);
   for (int32_t i = 0; i < 60; ++i) conversation.push_back(i);
-  EXPECT_EQ(harness.ended.front()->tokens, conversation);
+  std::vector<int32_t> tokens;
+  harness.ended.front()->tokens.append_to(tokens, 0, 120);
+  EXPECT_EQ(tokens, conversation);
   (void)first;
   conversation.resize(130, 7);
   const LiveRequest& second = harness.add(conversation, 1);
@@ -351,6 +353,47 @@ TEST(Replay, WhatAnotherComputesIsWaitedFor) {
   for (const auto& request : harness.ended) {
     EXPECT_EQ(request->cached_tokens, request->id == 2 ? 192 : 0);
   }
+}
+
+TEST(Replay, WhoWaitsForAnotherIsLookedUpTwice) {
+  Harness::Setup setup;
+  setup.options.max_num_batched_tokens = 48;
+  Harness harness(setup);
+  for (int i = 0; i < 6; ++i) harness.add(Harness::prompt(400), 1);
+  harness.drain();
+  EXPECT_EQ(harness.scheduler.counts().lookups, 1 + 5 * 2);
+  for (const auto& request : harness.ended) EXPECT_EQ(request->cached_tokens, request->id == 1 ? 0 : 384);
+}
+
+TEST(Replay, WaitingForAnotherIsOverWhenPrefixesAreForgotten) {
+  Harness::Setup setup;
+  setup.options.max_num_batched_tokens = 48;
+  Harness harness(setup);
+  harness.add(Harness::prompt(200), 1);
+  const LiveRequest& second = harness.add(Harness::prompt(200), 1);
+  harness.step();
+  EXPECT_EQ(second.cached_tokens, std::nullopt);
+  harness.scheduler.forget_prefixes();
+  harness.step();
+  EXPECT_EQ(second.cached_tokens, 0);
+}
+
+// A request that waits for blocks needs fewer of them when others have computed more of its prompt.
+TEST(Replay, ARequestWithoutRoomIsTriedAgainWhenMoreOfItIsCached) {
+  Harness::Setup setup;
+  setup.blocks = 21;
+  Harness harness(setup);
+  LiveRequest& first = harness.add(Harness::prompt(100), 60);
+  LiveRequest& other = harness.add(Harness::prompt(33, 5000), 60);
+  harness.step();
+  auto conversation = Harness::prompt(100);
+  for (int32_t i = 0; i < 60; ++i) conversation.push_back(i);
+  conversation.resize(280, 7);
+  const LiveRequest& next = harness.add(conversation, 1);
+  while (first.residence()->published < 9) EXPECT_EQ(rows_of(harness.step(), next), 0);
+  harness.scheduler.finish(other, FinishReason::cancelled);
+  EXPECT_GT(rows_of(harness.plan(), next), 0);
+  EXPECT_EQ(next.cached_tokens, 144);
 }
 
 TEST(Replay, WaitingForAnotherIsOverWhenThatIsCancelled) {
@@ -438,7 +481,8 @@ TEST(Snapshots, AnswersKeepWindowsAtEachBlock) {
   Harness harness(setup);
   harness.add(Harness::prompt(20), 50);
   harness.drain();
-  auto conversation = harness.ended.front()->tokens;
+  std::vector<int32_t> conversation;
+  harness.ended.front()->tokens.append_to(conversation, 0, 70);
   conversation.resize(90, 7);
   const LiveRequest& second = harness.add(conversation, 1);
   const StepPlan step = harness.plan();

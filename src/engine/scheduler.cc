@@ -54,6 +54,7 @@ std::vector<std::unique_ptr<LiveRequest>> Scheduler::take_ended() {
 
 void Scheduler::forget_prefixes() {
   pool_.forget();
+  for (LiveRequest* request : waiting_) request->obstacle = {};
   if (windows_ != nullptr) windows_->forget();
 }
 
@@ -124,7 +125,7 @@ void Scheduler::preempt(StepPlan& step, LiveRequest& request) {
   std::erase(running_, &request);
   request.state = Waiting{};
   request.pending_samples = 0;
-  request.retry_at = 0;
+  request.obstacle = {};
   if (request.wants_prompt_logprobs()) request.prompt_logprobs.clear();  // else they are complete
   waiting_.insert(&request);
   ++counts_.preemptions;

@@ -60,6 +60,7 @@ class Scheduler {
   struct Counts {
     int64_t preemptions = 0;
     int64_t deferred = 0;  // now: waiting for what another request computes, or for a source
+    int64_t lookups = 0;   // of a request's prefix in the cache
   };
   const Counts& counts() const { return counts_; }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
@@ -90,8 +91,10 @@ class Scheduler {
 
   enum class Admission { admitted, deferred, no_room };
   Admission try_admit(LiveRequest& request);
-  Hit find_hit(LiveRequest& request) const;
-  bool is_being_computed(const LiveRequest& request, int64_t hit_blocks) const;
+  Hit find_hit(LiveRequest& request);
+  bool find_forerunner(LiveRequest& request, int64_t hit_blocks) const;
+  bool is_behind(LiveRequest& request);
+  bool lacks_blocks(const LiveRequest& request) const;
   bool has_room(LiveRequest& request, const Hit& hit) const;
   bool ask_source(LiveRequest& request, const Hit& hit);
   Residence make_residence(const LiveRequest& request, const Hit& hit);

@@ -30,7 +30,7 @@ Result<std::vector<std::vector<int32_t>>> bad_words(const text::SamplingRequest&
   return words;
 }
 
-// Every answer keeps a copy and looks at all of them for each token.
+// Every answer looks at all of them for each token.
 std::vector<int32_t> distinct(std::vector<int32_t> ids) {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
@@ -48,9 +48,12 @@ Result<SamplingParams> engine_sampling(const text::SamplingRequest& wanted, cons
   params.presence_penalty = wanted.presence_penalty.value_or(0);
   params.frequency_penalty = wanted.frequency_penalty.value_or(0);
   params.min_tokens = wanted.min_tokens.value_or(0);
-  params.stop_ids = wanted.stop_token_ids;
-  if (!wanted.ignore_eos) params.stop_ids.push_back(model.engine->config().eos_token_id);
-  for (const auto& [id, bias] : wanted.logit_bias) params.logit_bias.emplace_back(id, static_cast<float>(bias));
+  std::vector<int32_t> stop_ids = wanted.stop_token_ids;
+  if (!wanted.ignore_eos) stop_ids.push_back(model.engine->config().eos_token_id);
+  params.stop_ids = std::move(stop_ids);
+  std::vector<std::pair<int32_t, float>> biases;
+  for (const auto& [id, bias] : wanted.logit_bias) biases.emplace_back(id, static_cast<float>(bias));
+  params.logit_bias = std::move(biases);
   params.allowed_ids = distinct(wanted.allowed_token_ids);
   GANNET_TRY(params.bad_words, bad_words(wanted, *model.tokenizer));
   params.logprobs = wanted.logprobs ? static_cast<int>(wanted.top_logprobs) : -1;
@@ -130,8 +133,8 @@ ApiResult<void> check_size(const ServedModel& model, const AnswerSet::Plan& plan
   return {};
 }
 
-ApiResult<Answer> start_answer(const ServedModel& model, const AnswerSet::Plan& plan,
-                               const std::vector<int32_t>& prompt, const SamplingParams& params) {
+ApiResult<Answer> start_answer(const ServedModel& model, const AnswerSet::Plan& plan, const SharedList<int32_t>& prompt,
+                               const SamplingParams& params) {
   Request request;
   request.prompt = prompt;
   request.sampling = params;
@@ -157,7 +160,8 @@ ApiResult<AnswerSet> AnswerSet::start(const ServedModel& model, Plan plan) {
   auto params = engine_sampling(plan.sampling, model);
   if (!params) return tl::unexpected(api_error(params.error()));
   if (plan.prompt_only) params->min_tokens = 0;
-  for (const auto& prompt : plan.prompts) {
+  for (auto& prompt : plan.prompts) set.prompts_.emplace_back(std::move(prompt));
+  for (const auto& prompt : set.prompts_) {
     const int64_t room = model.engine->max_model_len() - static_cast<int64_t>(prompt.size());
     params->max_tokens = plan.prompt_only ? 1 : std::min(plan.sampling.max_tokens.value_or(room), room);
     for (int64_t sample = 0; sample < plan.sampling.n; ++sample) {
@@ -166,7 +170,6 @@ ApiResult<AnswerSet> AnswerSet::start(const ServedModel& model, Plan plan) {
       set.answers_.push_back(std::move(answer));
     }
   }
-  set.prompts_ = std::move(plan.prompts);
   set.id_ = std::move(plan.id);
   return set;
 }

@@ -56,7 +56,7 @@ class AnswerSet {
 
   std::string id_;  // empty once moved from
   std::vector<Answer> answers_;
-  std::vector<std::vector<int32_t>> prompts_;
+  std::vector<SharedList<int32_t>> prompts_;
   size_t per_prompt_ = 1;  // answers
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };

@@ -124,7 +124,7 @@ TEST_F(ClientsTest, OneConversationIsOnePromptInAllApis) {
   ASSERT_EQ(seen.size(), 3);
   EXPECT_EQ(seen[1].prompt, seen[0].prompt);
   EXPECT_EQ(seen[2].prompt, seen[0].prompt);
-  EXPECT_EQ(tokens["tokens"], seen[0].prompt);
+  EXPECT_EQ(tokens["tokens"], seen[0].prompt.values());
   const auto length = static_cast<int64_t>(seen[0].prompt.size());
   EXPECT_EQ(chat_usage["prompt_tokens"], length);
   EXPECT_EQ(chat_usage["prompt_tokens_details"]["cached_tokens"], 3);

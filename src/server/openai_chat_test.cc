@@ -157,13 +157,28 @@ TEST_F(OpenAiChatTest, ReportsCachedTokens) {
   EXPECT_EQ(stream(kPath, request).back()["usage"]["prompt_tokens_details"]["cached_tokens"], 3);
 }
 
+TEST_F(OpenAiChatTest, SeveralAnswersShareOnePrompt) {
+  script("Hello");
+  start();
+  TestJson request = body();
+  request["n"] = 3;
+  request["allowed_token_ids"] = {1, 2, 3};
+  post(kPath, request);
+  const auto seen = engine_.seen();
+  ASSERT_EQ(seen.size(), 3U);
+  for (const auto& one : seen) {
+    EXPECT_EQ(one.prompt.data(), seen[0].prompt.data());
+    EXPECT_EQ(one.sampling.allowed_ids.data(), seen[0].sampling.allowed_ids.data());
+  }
+}
+
 TEST_F(OpenAiChatTest, ReturnsTokenIds) {
   script("Hello there");
   start();
   TestJson request = body();
   request["return_token_ids"] = true;
   const auto whole = post(kPath, request);
-  EXPECT_EQ(whole["prompt_token_ids"], engine_.seen()[0].prompt);
+  EXPECT_EQ(whole["prompt_token_ids"], engine_.seen()[0].prompt.values());
   EXPECT_EQ(whole["choices"][0]["token_ids"], engine_.script);
   std::vector<int32_t> streamed;
   const auto events = stream(kPath, request);

@@ -1,0 +1,269 @@
+#include <cmath>
+
+#include "base/quantize.h"
+#include "ops/cuda/fill.cuh"
+#include "ops/cuda/pinned_memory.h"
+#include "ops/cuda/testing.h"
+#include "ops/engram/op.h"
+#include "ops/engram/sm90.h"
+
+namespace gannet::ops::cuda::test {
+namespace {
+
+using ops::test::Random;
+
+// ---- Rows of the tables ----
+
+struct Table {
+  static constexpr int64_t kRows = 37;
+  int64_t dim;
+  std::vector<uint8_t> codes, scales;
+
+  Table(int64_t row_dim, uint32_t seed) : dim(row_dim) {
+    Random random(seed);
+    for (int64_t i = 0; i < kRows * dim; ++i) {
+      const auto code = static_cast<uint8_t>(random.integer(0, 255));
+      codes.push_back((code & 0x7f) == 0x7f ? 0 : code);
+    }
+    for (int64_t i = 0; i < kRows * dim / 32; ++i) scales.push_back(static_cast<uint8_t>(random.integer(90, 140)));
+  }
+  std::vector<float> quantized_row(int64_t row) const {
+    std::vector<float> values(dim);
+    q8_unpack(&codes[row * dim], &scales[row * dim / 32], values);
+    q8_round(values);
+    return values;
+  }
+};
+
+struct Lookups {
+  int64_t count, most, columns;
+};
+
+TEST(CudaEngramGather, GivesTheQuantizedRows) {
+  for (const int64_t dim : {32, 64, 96, 256}) {
+    for (const auto& [count, most, columns] : {Lookups{0, 2, 3}, {1, 1, 24}, {5, 9, 3}, {100, 100, 24}}) {
+      SCOPED_TRACE(std::to_string(count) + " rows of " + std::to_string(columns) + " x " + std::to_string(dim));
+      const Table table(dim, 1);
+      Random random(2);
+      std::vector<int64_t> rows;
+      for (int64_t i = 0; i < most * columns; ++i) rows.push_back(random.integer(0, Table::kRows - 1));
+      std::vector<float> expected;
+      for (int64_t i = 0; i < count * columns; ++i) {
+        const auto row = table.quantized_row(rows[i]);
+        expected.insert(expected.end(), row.begin(), row.end());
+      }
+      const Array<uint8_t> codes(table.codes), scales(table.scales);
+      const PinnedMemory host_codes(table.codes.size()), host_scales(table.scales.size());
+      std::memcpy(host_codes.data(), table.codes.data(), table.codes.size());
+      std::memcpy(host_scales.data(), table.scales.data(), table.scales.size());
+      const Array<int64_t> row_array(rows);
+      const Array<int32_t> counts(std::vector{static_cast<int32_t>(count)});
+      for (const bool on_host : {false, true}) {
+        const Array<__nv_bfloat16> out(most * columns * dim);
+        const auto* host_table = reinterpret_cast<const uint8_t*>(host_codes.data());
+        const auto* host_scale = reinterpret_cast<const uint8_t*>(host_scales.data());
+        engram_gather(nullptr, {.table_rows = row_array.get(),
+                                .count = counts.get(),
+                                .most = most,
+                                .columns = columns,
+                                .table = on_host ? host_table : codes.get(),
+                                .table_scale = on_host ? host_scale : scales.get(),
+                                .dim = dim,
+                                .half_of_device = on_host,
+                                .out = out.get()});
+        const auto actual = out.host();
+        EXPECT_TRUE(same_bits(std::vector(actual.begin(), actual.begin() + static_cast<int64_t>(expected.size())),
+                              to_bf16(expected)));
+        for (size_t i = expected.size(); i < actual.size(); ++i) ASSERT_TRUE(std::isnan(__bfloat162float(actual[i])));
+        EXPECT_TRUE(out.guard_intact());
+      }
+    }
+  }
+}
+
+TEST(PinnedMemory, HoldsZerosThatTheDeviceReads) {
+  PinnedMemory memory((size_t{5} << 20) + 100);
+  EXPECT_EQ(memory.bytes(), (size_t{5} << 20) + 100);
+  EXPECT_LE(memory.huge_bytes(), memory.bytes());
+  EXPECT_TRUE(
+      std::all_of(memory.data(), memory.data() + memory.bytes(), [](std::byte b) { return b == std::byte{0}; }));
+  memory.data()[memory.bytes() - 1] = std::byte{7};
+  const PinnedMemory moved(std::move(memory));
+  const Array<std::byte> copy(1);
+  GANNET_CUDA_CHECK(cudaMemcpy(copy.get(), moved.data() + moved.bytes() - 1, 1, cudaMemcpyDefault));
+  EXPECT_EQ(copy.host()[0], std::byte{7});
+  EXPECT_EQ(PinnedMemory(1000, PageSize::small).huge_bytes(), 0U);
+  EXPECT_EQ(PinnedMemory().data(), nullptr);
+}
+
+// ---- The gate ----
+
+constexpr float kEps = 1e-20F;
+
+struct Gate {
+  int64_t count, most, hidden, kv_rows;
+  std::vector<float> streams, kv, q_weight, k_weight;
+  std::vector<int32_t> batch_rows;
+
+  Gate(int64_t rows, int64_t most_rows, int64_t hidden_size, uint32_t seed)
+      : count(rows), most(most_rows), hidden(hidden_size), kv_rows(most_rows + 3) {
+    Random random(seed);
+    streams = random.activations(most * 4 * hidden);
+    kv = random.normals(kv_rows * 5 * hidden, 3);
+    for (const uint16_t code : random.norm_weights(4 * hidden)) q_weight.push_back(bf16_to_float(code));
+    for (const uint16_t code : random.norm_weights(4 * hidden)) k_weight.push_back(bf16_to_float(code));
+    for (int64_t r = 0; r < most; ++r) batch_rows.push_back(static_cast<int32_t>(random.integer(0, kv_rows - 1)));
+  }
+};
+
+std::vector<__nv_bfloat16> run(const Gate& g, bool mapped) {
+  const Array<__nv_bfloat16> streams(to_bf16(g.streams)), q(to_bf16(g.q_weight)), k(to_bf16(g.k_weight));
+  const Array<float> kv(g.kv);
+  const Array<int32_t> batch_rows(g.batch_rows), counts(std::vector{static_cast<int32_t>(g.count)});
+  engram_gate(nullptr, {.kv = kv.get(),
+                        .batch_rows = mapped ? batch_rows.get() : nullptr,
+                        .count = counts.get(),
+                        .most = g.most,
+                        .hidden = g.hidden,
+                        .q_weight = q.get(),
+                        .k_weight = k.get(),
+                        .norm_eps = kEps,
+                        .streams = streams.get()});
+  auto result = streams.host();
+  EXPECT_TRUE(streams.guard_intact());
+  return result;
+}
+
+double gate_in_double(const Gate& g, const float* h, const float* key, int64_t j) {
+  double dot = 0, h_squares = 0, key_squares = 0;
+  for (int64_t i = 0; i < g.hidden; ++i) {
+    const double weight = static_cast<double>(g.q_weight[j * g.hidden + i]) * g.k_weight[j * g.hidden + i];
+    dot += h[i] * weight * key[i];
+    h_squares += static_cast<double>(h[i]) * h[i];
+    key_squares += static_cast<double>(key[i]) * key[i];
+  }
+  const auto n = static_cast<double>(g.hidden);
+  dot /= std::sqrt(h_squares / n + kEps) * std::sqrt(key_squares / n + kEps) * std::sqrt(n);
+  return 1 / (1 + std::exp(-std::copysign(std::sqrt(std::max(std::fabs(dot), 1e-6)), dot)));
+}
+
+void expect_matches(const Gate& g, bool mapped) {
+  const auto actual = to_float(run(g, mapped));
+  for (int64_t r = 0; r < g.most; ++r) {
+    const float* kv = &g.kv[(mapped ? g.batch_rows[r] : r) * 5 * g.hidden];
+    for (int64_t j = 0; j < 4; ++j) {
+      const float* h = &g.streams[(r * 4 + j) * g.hidden];
+      const double gate = r < g.count ? gate_in_double(g, h, kv + j * g.hidden, j) : 0;
+      for (int64_t i = 0; i < g.hidden; ++i) {
+        const double expected = h[i] + gate * static_cast<double>(kv[4 * g.hidden + i]);
+        ASSERT_NEAR(actual[(r * 4 + j) * g.hidden + i], expected, std::fabs(expected) * 0x1.01p-8 + 1e-6) << r;
+      }
+    }
+  }
+}
+
+TEST(CudaEngramGate, MatchesTheFormulasInDouble) {
+  for (const auto& [count, most, hidden] : {std::tuple<int64_t, int64_t, int64_t>{0, 2, 32},
+                                            {1, 1, 32},
+                                            {3, 5, 384},
+                                            {7, 7, 256},
+                                            {2, 2, 5120},
+                                            {1, 1, 8192}}) {
+    SCOPED_TRACE(std::to_string(count) + " of " + std::to_string(most) + " rows, hidden " + std::to_string(hidden));
+    expect_matches(Gate(count, most, hidden, 1), false);
+    expect_matches(Gate(count, most, hidden, 2), true);
+  }
+}
+
+TEST(CudaEngramGate, RepeatsBitForBitAndRowsStandAlone) {
+  const int64_t hidden = 1280;
+  const Gate all(6, 6, hidden, 3);
+  const auto first = run(all, true);
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(same_bits(run(all, true), first));
+  Gate alone = all;
+  alone.count = 1;
+  std::copy_n(all.streams.begin() + 4 * 4 * hidden, 4 * hidden, alone.streams.begin());
+  alone.batch_rows[0] = all.batch_rows[4];
+  EXPECT_EQ(std::memcmp(run(alone, true).data(), &first[4 * 4 * hidden], 8 * hidden), 0);
+}
+
+// ---- Benchmarks ----
+
+constexpr int64_t kColumns = 24, kDim = 256;
+
+void time_gather(const char* name, const uint8_t* table, const uint8_t* scale, int64_t table_rows, bool half) {
+  constexpr int kSets = 8;
+  for (const int64_t tokens : {1, 8, 64, 256, 1024, 4096, 16384}) {
+    std::vector<int64_t> rows;
+    Random random(static_cast<uint32_t>(tokens));
+    for (int64_t i = 0; i < kSets * tokens * kColumns; ++i) rows.push_back(random.integer(0, table_rows - 1));
+    const Array<int64_t> row_array(rows);
+    const Array<int32_t> count(std::vector{static_cast<int32_t>(tokens)});
+    const Array<__nv_bfloat16> out(tokens * kColumns * kDim);
+    const double time = time_launch(
+        [&](cudaStream_t stream, int i) {
+          engram_gather(stream, {.table_rows = row_array.get() + i % kSets * tokens * kColumns,
+                                 .count = count.get(),
+                                 .most = tokens,
+                                 .columns = kColumns,
+                                 .table = table,
+                                 .table_scale = scale,
+                                 .dim = kDim,
+                                 .half_of_device = half,
+                                 .out = out.get()});
+        },
+        kSets);
+    report((std::string("engram_gather, ") + name + ", tokens: " + std::to_string(tokens)).c_str(), time,
+           static_cast<double>(tokens * kColumns * 264), 0);
+    std::printf("    %.1f M rows/s\n", static_cast<double>(tokens * kColumns) / time);
+  }
+}
+
+TEST(Benchmark, EngramGatherFromHost) {
+  constexpr int64_t kRows = 24'000'000;  // 6.3 GB
+  for (const PageSize pages : {PageSize::small, PageSize::huge}) {
+    const PinnedMemory table(kRows * kDim, pages), scale(kRows * kDim / 32, pages);
+    std::printf("huge pages: %.2f of %.2f GiB\n", static_cast<double>(table.huge_bytes()) / 0x1p30,
+                static_cast<double>(table.bytes()) / 0x1p30);
+    const auto* codes = reinterpret_cast<const uint8_t*>(table.data());
+    const auto* scales = reinterpret_cast<const uint8_t*>(scale.data());
+    time_gather(pages == PageSize::huge ? "2 MiB pages" : "4 KiB pages", codes, scales, kRows, false);
+    time_gather(pages == PageSize::huge ? "2 MiB pages, half" : "4 KiB pages, half", codes, scales, kRows, true);
+  }
+}
+
+TEST(Benchmark, EngramGatherFromDevice) {
+  constexpr int64_t kRows = 24'000'000;
+  const Array<uint8_t> table(kRows * kDim), scale(kRows * kDim / 32);
+  fill(table.get(), table.size(), 1);
+  fill(scale.get(), scale.size(), 2);
+  time_gather("device", table.get(), scale.get(), kRows, false);
+}
+
+TEST(Benchmark, EngramGate) {
+  constexpr int64_t kHidden = 5120;
+  const Array<__nv_bfloat16> weights(4 * kHidden);
+  fill(weights.get(), weights.size(), 1);
+  for (const int64_t rows : {1, 8, 64, 256, 1024, 8192}) {
+    const int sets = static_cast<int>(std::clamp<int64_t>(4096 / rows, 2, 20));
+    const Array<__nv_bfloat16> streams(sets * rows * 4 * kHidden);
+    const Array<float> kv(sets * rows * 5 * kHidden);
+    const Array<int32_t> count(std::vector{static_cast<int32_t>(rows)});
+    fill(streams.get(), streams.size(), 2);
+    fill(kv.get(), kv.size(), 3);
+    const double time = time_launch([&](cudaStream_t stream, int i) {
+      engram_gate(stream, {.kv = kv.get() + i % sets * rows * 5 * kHidden,
+                           .count = count.get(),
+                           .most = rows,
+                           .hidden = kHidden,
+                           .q_weight = weights.get(),
+                           .k_weight = weights.get(),
+                           .norm_eps = kEps,
+                           .streams = streams.get() + i % sets * rows * 4 * kHidden});
+    });
+    report(("engram_gate, rows: " + std::to_string(rows)).c_str(), time, static_cast<double>(rows * kHidden * 36), 0);
+  }
+}
+
+}  // namespace
+}  // namespace gannet::ops::cuda::test

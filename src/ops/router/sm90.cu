@@ -1,0 +1,257 @@
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/cuda/bulk_copy.cuh"
+#include "ops/cuda/launch.h"
+#include "ops/linear/sm90.h"
+#include "ops/router/sm90.h"
+
+namespace gannet::ops::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int kWarps = kThreads / 32;
+constexpr int kMostExperts = kThreads;  // a thread for each
+constexpr int kMostTopK = 8;
+constexpr int kChunk = 128;  // rows whose pairs one block sorts
+constexpr int kChunkWords = kChunk / 32;
+
+struct Route {
+  const float* bias;
+  const int32_t* count;
+  float* logits;
+  ExpertLists lists;
+  int experts, top_k;
+  float scaling_factor;
+};
+
+// log(1 + e^x) without overflow; the identity above 20.
+__device__ float softplus(float x) {
+  return x > 20.0F ? x : log1pf(expf(x));
+}
+
+// Rises with the number; 0 is below every number, and -0 equals 0.
+__device__ uint32_t ordered(float value) {
+  const uint32_t bits = __float_as_uint(value + 0.0F);
+  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
+}
+
+// By a warp: the row's experts and weights in the order of rising expert.
+__device__ void choose(const Route& route, int row) {
+  constexpr int kPerLane = kMostExperts / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float* logits = route.logits + static_cast<int64_t>(row) * route.experts;
+  float scores[kPerLane];
+  uint32_t keys[kPerLane];
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int expert = 32 * i + lane;
+    scores[i] = expert < route.experts ? logits[expert] : 0;
+    keys[i] = expert < route.experts ? __float_as_uint(route.bias[expert]) : 0;
+  }
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const float bias = __uint_as_float(keys[i]);
+    scores[i] = sqrtf(softplus(scores[i]));
+    const float rank = scores[i] + bias;
+    keys[i] = 32 * i + lane < route.experts ? ordered(isnan(rank) ? -INFINITY : rank) : 0;
+  }
+  int my_expert = 0;  // of slot `lane`, best first
+  float my_score = 0, sum = 0;
+  for (int slot = 0; slot < route.top_k; ++slot) {
+    uint32_t best = 0;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) best = max(best, keys[i]);
+    best = __reduce_max_sync(0xffffffffU, best);
+    uint32_t lowest = kMostExperts;
+    float score = 0;
+#pragma unroll
+    for (int i = kPerLane - 1; i >= 0; --i) {
+      if (keys[i] == best) {
+        lowest = 32 * i + lane;
+        score = scores[i];
+      }
+    }
+    const uint32_t expert = __reduce_min_sync(0xffffffffU, lowest);
+    score = __shfl_sync(0xffffffffU, score, static_cast<int>(expert % 32));
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      if (32 * i + lane == expert) keys[i] = 0;
+    }
+    sum += score;
+    if (lane == slot) {
+      my_expert = static_cast<int>(expert);
+      my_score = score;
+    }
+  }
+  int place = 0;
+  for (int slot = 0; slot < route.top_k; ++slot) {
+    place += __shfl_sync(0xffffffffU, my_expert, slot) < my_expert ? 1 : 0;
+  }
+  if (lane < route.top_k) {
+    const int64_t at = static_cast<int64_t>(row) * route.top_k + place;
+    route.lists.experts[at] = my_expert;
+    route.lists.weights[at] = my_score / (sum + 1e-20F) * route.scaling_factor;
+  }
+}
+
+// Bit r of an expert's words: row r of the chunk goes there. A pair's place among its expert's is then a count of bits.
+struct ChunkRows {
+  uint32_t words[kMostExperts][kChunkWords];
+};
+
+// By the block; ends with a barrier.
+__device__ void collect(const Route& route, int first_row, int rows, ChunkRows& chunk) {
+  for (int i = static_cast<int>(threadIdx.x); i < kMostExperts * kChunkWords; i += kThreads) {
+    chunk.words[i / kChunkWords][i % kChunkWords] = 0;
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < rows * route.top_k; i += kThreads) {
+    const int row = i / route.top_k, expert = route.lists.experts[static_cast<int64_t>(first_row) * route.top_k + i];
+    atomicOr(&chunk.words[expert][row / 32], 1U << row % 32);
+  }
+  __syncthreads();
+}
+
+__device__ int rows_of(const ChunkRows& chunk, int expert) {
+  int rows = 0;
+#pragma unroll
+  for (int w = 0; w < kChunkWords; ++w) rows += __popc(chunk.words[expert][w]);
+  return rows;
+}
+
+// By the block: thread e gives the rows of expert e and gets those of all experts before it; `first` writes offsets and
+// active experts.
+__device__ int scan_experts(const Route& route, int rows, bool first) {
+  __shared__ uint32_t warp_totals[kWarps];
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  constexpr int kActiveShift = 20;  // at most 2^16 pairs below it
+  const uint32_t mine = static_cast<uint32_t>(rows) | (rows > 0 ? 1U << kActiveShift : 0);
+  uint32_t through = mine;
+  for (int step = 1; step < 32; step *= 2) {
+    const uint32_t left = __shfl_up_sync(0xffffffffU, through, step);
+    if (lane >= step) through += left;
+  }
+  if (lane == 31) warp_totals[warp] = through;
+  __syncthreads();
+  for (int w = 0; w < warp; ++w) through += warp_totals[w];
+  const uint32_t before = through - mine;
+  const int offset = static_cast<int>(before & ((1U << kActiveShift) - 1));
+  if (first) {
+    if (thread <= route.experts) route.lists.offsets[thread] = offset;
+    if (rows > 0) route.lists.active[before >> kActiveShift] = thread;
+    if (thread == kThreads - 1) {
+      route.lists.active_count[0] = static_cast<int>(through >> kActiveShift);
+      if (route.experts == kThreads) route.lists.offsets[kThreads] = offset + rows;
+    }
+  }
+  return offset;
+}
+
+// By the block: expert e's pairs of this chunk begin at starts[e].
+__device__ void list_pairs(const Route& route, int first_row, int rows, const ChunkRows& chunk, const int* starts) {
+  for (int i = static_cast<int>(threadIdx.x); i < rows * route.top_k; i += kThreads) {
+    const int row = i / route.top_k, pair = first_row * route.top_k + i, expert = route.lists.experts[pair];
+    int before = __popc(chunk.words[expert][row / 32] & ((1U << row % 32) - 1));
+    for (int w = 0; w < row / 32; ++w) before += __popc(chunk.words[expert][w]);
+    route.lists.pairs[starts[expert] + before] = pair;
+  }
+}
+
+// Up to a chunk of rows, by one cluster: its first block makes the lists.
+__global__ void __launch_bounds__(kThreads) route_few_rows(const Route route) {
+  __shared__ ChunkRows chunk;
+  __shared__ int starts[kMostExperts];
+  allow_next_launch();
+  wait_for_previous_launch();
+  const int rows = *route.count, blocks = static_cast<int>(gridDim.x);
+  for (int row = static_cast<int>(blockIdx.x + threadIdx.x / 32 * blocks); row < rows; row += blocks * kWarps) {
+    choose(route, row);
+  }
+  if (blocks > 1) {
+    arrive_at_cluster();
+    wait_for_cluster();
+  } else {
+    __syncthreads();
+  }
+  if (blockIdx.x > 0) return;
+  collect(route, 0, rows, chunk);
+  starts[threadIdx.x] = scan_experts(route, rows_of(chunk, static_cast<int>(threadIdx.x)), true);
+  __syncthreads();
+  list_pairs(route, 0, rows, chunk, starts);
+}
+
+// A block for each chunk. How many rows of the chunk each expert got goes over the chunk's logits, which nobody needs
+// any more.
+__global__ void __launch_bounds__(kThreads) choose_for_chunk(const Route route) {
+  __shared__ ChunkRows chunk;
+  allow_next_launch();
+  wait_for_previous_launch();
+  const int first_row = static_cast<int>(blockIdx.x) * kChunk, rows = min(*route.count - first_row, kChunk);
+  if (rows <= 0) return;
+  for (int row = static_cast<int>(threadIdx.x) / 32; row < rows; row += kWarps) choose(route, first_row + row);
+  __syncthreads();
+  collect(route, first_row, rows, chunk);
+  const int expert = static_cast<int>(threadIdx.x);
+  if (expert < route.experts) {
+    reinterpret_cast<int32_t*>(route.logits)[static_cast<int64_t>(first_row) * route.experts + expert] =
+        rows_of(chunk, expert);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) list_chunk(const Route route) {
+  __shared__ ChunkRows chunk;
+  __shared__ int starts[kMostExperts];
+  allow_next_launch();
+  wait_for_previous_launch();
+  const int count = *route.count, chunks = (count + kChunk - 1) / kChunk, mine = static_cast<int>(blockIdx.x);
+  if (mine > 0 && mine >= chunks) return;
+  const int expert = static_cast<int>(threadIdx.x);
+  int total = 0, before = 0;
+  if (expert < route.experts) {
+    const auto* counts = reinterpret_cast<const int32_t*>(route.logits) + expert;
+#pragma unroll 8
+    for (int c = 0; c < chunks; ++c) {
+      const int rows = counts[static_cast<int64_t>(c) * kChunk * route.experts];
+      total += rows;
+      before += c < mine ? rows : 0;
+    }
+  }
+  starts[expert] = scan_experts(route, total, mine == 0) + before;
+  const int first_row = mine * kChunk, rows = min(count - first_row, kChunk);
+  collect(route, first_row, rows, chunk);
+  list_pairs(route, first_row, rows, chunk, starts);
+}
+
+}  // namespace
+
+void router(cudaStream_t stream, const RouterParams& params) {
+  const int64_t experts = params.gate.rows;
+  GANNET_CHECK(experts <= kMostExperts && params.top_k <= std::min<int64_t>(experts, kMostTopK));
+  if (params.most == 0) return;
+  linear(stream, {.x = params.x,
+                  .x_stride = params.gate.cols,
+                  .count = params.count,
+                  .most = params.most,
+                  .weight = params.gate,
+                  .output = LinearOutput::f32,
+                  .y = params.logits,
+                  .y_stride = experts});
+  const Route route{.bias = params.bias,
+                    .count = params.count,
+                    .logits = params.logits,
+                    .lists = params.lists,
+                    .experts = static_cast<int>(experts),
+                    .top_k = static_cast<int>(params.top_k),
+                    .scaling_factor = params.scaling_factor};
+  if (params.most <= kChunk) {
+    const auto blocks = static_cast<unsigned>(std::min<int64_t>((params.most + kWarps - 1) / kWarps, 8));
+    launch_overlapping(stream, route_few_rows, {.grid = dim3(blocks), .threads = kThreads, .cluster = blocks}, route);
+    return;
+  }
+  const dim3 chunks(static_cast<unsigned>((params.most + kChunk - 1) / kChunk));
+  launch_overlapping(stream, choose_for_chunk, {.grid = chunks, .threads = kThreads}, route);
+  launch_overlapping(stream, list_chunk, {.grid = chunks, .threads = kThreads}, route);
+}
+
+}  // namespace gannet::ops::cuda
