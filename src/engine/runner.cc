@@ -54,6 +54,7 @@ void MaskFiller::work() {
 
 Runner::Runner(LoadedModel& model, int64_t slots, int64_t logit_rows, WindowStore* windows)
     : model_(model), windows_(windows), logits_(logit_rows * model.config().vocab_size) {
+  model.model().pin(logits_);
   states_.reserve(slots);
   for (int64_t i = 0; i < slots; ++i) states_.push_back(model.sequence(i));
   thread_ = std::thread([this] { work(); });
@@ -66,6 +67,7 @@ Runner::~Runner() {
   }
   changed_.notify_all();
   thread_.join();
+  model_.model().unpin(logits_);
 }
 
 void Runner::launch(const StepPlan& step) {

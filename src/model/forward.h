@@ -73,6 +73,8 @@ class Model::Forward final : public ForwardPass {
   const ModelPlan& plan() const override { return plan_; }
   int64_t max_rows() const override { return max_rows_; }
   std::vector<int32_t> history(std::span<const int32_t> ids) const override;
+  void pin(std::span<float>) override {}
+  void unpin(std::span<float>) override {}
   void save_windows(SequenceState& state, std::byte* to) override;
   void restore_windows(SequenceState& state, const std::byte* from) override;
 

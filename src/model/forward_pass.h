@@ -23,6 +23,9 @@ class ForwardPass {
   virtual const ModelPlan& plan() const = 0;
   virtual int64_t max_rows() const = 0;
   virtual std::vector<int32_t> history(std::span<const int32_t> ids) const = 0;
+  // Makes memory that logits will be written to quick to reach from the device, until unpin().
+  virtual void pin(std::span<float> memory) = 0;
+  virtual void unpin(std::span<float> memory) = 0;
   virtual void save_windows(SequenceState& state, std::byte* to) = 0;
   virtual void restore_windows(SequenceState& state, const std::byte* from) = 0;
 };

@@ -59,6 +59,10 @@ class Model {
   // Runs the batch's rows (at most max_rows) and advances their sequences. Writes logits [logit_rows, vocab_size].
   void forward(const Batch& batch, float* logits, LayerObserver* observer = nullptr);
 
+  // Tells where logits will be written to again and again, and when that is over.
+  void pin(std::span<float> memory) { forward_->pin(memory); }
+  void unpin(std::span<float> memory) { forward_->unpin(memory); }
+
   // Copies a sequence's window rings, window_state_bytes(), out of or into the model's memory.
   void save_windows(SequenceState& state, std::byte* to) { forward_->save_windows(state, to); }
   void restore_windows(SequenceState& state, const std::byte* from) { forward_->restore_windows(state, from); }

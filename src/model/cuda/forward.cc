@@ -231,6 +231,14 @@ std::vector<int32_t> CudaForward::history(std::span<const int32_t> ids) const {
   return history;
 }
 
+void CudaForward::pin(std::span<float> memory) {
+  GANNET_CUDA_CHECK(cudaHostRegister(memory.data(), memory.size_bytes(), cudaHostRegisterDefault));
+}
+
+void CudaForward::unpin(std::span<float> memory) {
+  cudaHostUnregister(memory.data());
+}
+
 void CudaForward::save_windows(SequenceState& state, std::byte* to) {
   GANNET_CUDA_CHECK(cudaMemcpyAsync(to, cache_.rings() + state.slot() * cache_.slot_bytes(),
                                     static_cast<size_t>(cache_.slot_bytes()), cudaMemcpyDeviceToHost, stream_));

@@ -114,6 +114,8 @@ class CudaForward final : public ForwardPass {
   const ModelPlan& plan() const override { return plan_; }
   int64_t max_rows() const override { return options_.max_rows; }
   std::vector<int32_t> history(std::span<const int32_t> ids) const override;
+  void pin(std::span<float> memory) override;
+  void unpin(std::span<float> memory) override;
   void save_windows(SequenceState& state, std::byte* to) override;
   void restore_windows(SequenceState& state, const std::byte* from) override;
 

@@ -116,7 +116,7 @@ CudaWeights::CudaWeights(const TensorSource& source, const ModelPlan& plan,
 
 int64_t CudaWeights::host_bytes() const {
   int64_t bytes = 0;
-  for (const PinnedBuffer& table : tables_) bytes += table.bytes();
+  for (const auto& table : tables_) bytes += static_cast<int64_t>(table.bytes());
   return bytes;
 }
 
@@ -212,7 +212,7 @@ CudaEngramWeights CudaWeights::load_engram(int64_t n, int64_t engram) {
 const uint8_t* CudaWeights::host_table(const std::string& name, int64_t rows) {
   const TensorSpec& spec = source_.spec(name);
   const int64_t bytes = rows * spec.shape[1];
-  PinnedBuffer& table = tables_.emplace_back(bytes);
+  const auto& table = tables_.emplace_back(static_cast<size_t>(bytes));
   if (const std::byte* from = source_.bytes(name)) {
     std::memcpy(table.data(), from, static_cast<size_t>(bytes));
   } else {

@@ -12,6 +12,7 @@
 #include "model/cuda/tensor_source.h"
 #include "model/layer_plan.h"
 #include "ops/cuda/packed_matrix.h"
+#include "ops/cuda/pinned_memory.h"
 #include "ops/experts/sm90.h"
 
 namespace gannet {
@@ -103,7 +104,7 @@ class CudaWeights {
   TensorSource source_;
   DeviceArena arena_;
   DeviceBuffer staging_[2];
-  std::vector<PinnedBuffer> tables_;
+  std::vector<ops::cuda::PinnedMemory> tables_;
   uint64_t seed_ = 1;  // of the next synthetic tensor
   const __nv_bfloat16* embedding_ = nullptr;
   const __nv_bfloat16* norm_ = nullptr;
