@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "base/quantize.h"
@@ -397,15 +399,53 @@ TEST(Attention, DevicesAgreeForAnyNumberOfRows) {
 
 // A row's bits must not depend on its place or on its neighbours.
 TEST(Attention, RowsDoNotDependOnTheirNeighbours) {
-  const Problem together = random_problem(7, 6);
-  on_each_device([&](const Device& device) {
-    const auto all = run(together, &device);
-    for (size_t r = 0; r < together.rows.size(); ++r) {
-      Problem alone = together;
-      alone.rows = {together.rows[r]};
-      expect_same_bits(run(alone, &device), std::span(all).subspan(r * 192, 192));
+  Problem together = random_problem(7, 6);
+  for (const Activations activations : {Activations::bf16, Activations::fp32}) {
+    together.activations = activations;
+    on_each_device([&](const Device& device) {
+      const auto all = run(together, &device);
+      for (size_t r = 0; r < together.rows.size(); ++r) {
+        Problem alone = together;
+        alone.rows = {together.rows[r]};
+        expect_same_bits(run(alone, &device), std::span(all).subspan(r * 192, 192));
+      }
+    });
+  }
+}
+
+// NaN and scales near the ends of the range: a row that sees them gives what the vectors give, other rows do not
+// notice.
+TEST(Attention, KeysThatMatrixUnitsMayNotHave) {
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), 1e-36F, 1e36F}) {
+    for (const bool in_window : {true, false}) {
+      Problem problem = random_problem(8, 11);
+      problem.activations = Activations::bf16;
+      const Problem before = problem;
+      std::vector<float> key(64, 0.25F);
+      key[5] = value;
+      if (in_window) {
+        problem.keys[0].set_window(44, key);
+      } else {
+        problem.keys[0].set_entry(3, key);
+      }
+      const auto reference = run(problem);
+      const auto untouched = run(before);
+      on_each_device([&](const Device& device) {
+        const auto out = run(problem, &device);
+        const auto out_before = run(before, &device);
+        for (size_t i = 0; i < out.size(); ++i) {
+          const bool sees = std::isnan(reference[i]) || reference[i] != untouched[i];
+          if (std::isnan(reference[i])) {
+            ASSERT_TRUE(std::isnan(out[i])) << i;
+          } else if (!sees && problem.rows[i / 192].sequence == 1) {
+            ASSERT_EQ(out[i], out_before[i]) << i;
+          } else if (std::isfinite(reference[i])) {
+            ASSERT_NEAR(out[i], reference[i], 2e-2 * std::fabs(reference[i]) + 2e-2) << i;
+          }
+        }
+      });
     }
-  });
+  }
 }
 
 // A layer's real width, several blocks of heads and of keys.
@@ -430,9 +470,28 @@ Problem wide_problem(int64_t row_count, uint32_t seed) {
 }
 
 TEST(Attention, WideLayersMatchTheFormulasInDouble) {
-  const Problem problem = wide_problem(1, 8);
+  Problem problem = wide_problem(1, 8);
   const auto expected = attention_in_double(problem);
   on_each_device([&](const Device& device) { expect_close(run(problem, &device), expected, 1e-4, 1e-5); });
+  problem.activations = Activations::bf16;
+  const auto rounded = run(problem);
+  on_each_device([&](const Device& device) { expect_close(run(problem, &device), doubles(rounded), kBf16Step, 1e-5); });
+}
+
+// Without rotation, queries and keys with few bits, weights that are not: the outputs' rounding alone is left, which
+// the weights' upper eight bits would not survive.
+TEST(Attention, WeightsKeepAllTheirBits) {
+  Problem problem = wide_problem(2, 12);
+  problem.frequencies.clear();
+  const auto expected = attention_in_double(problem);
+  problem.activations = Activations::bf16;
+  on_each_device([&](const Device& device) {
+    const auto out = run(problem, &device);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const double half_step = std::ldexp(1.0, std::ilogb(expected[i]) - 8);
+      ASSERT_NEAR(out[i], expected[i], 1.02 * half_step + 1e-6) << i;
+    }
+  });
 }
 
 // Rows in a run of positions share decoded keys; the run crosses from the ring into the chunk.
@@ -440,20 +499,24 @@ TEST(Attention, RowsOfAPromptGiveTheBitsTheyHaveAlone) {
   Problem together = wide_problem(70, 10);
   std::reverse(together.rows.begin(), together.rows.end());
   const int64_t width = 9 * 512;
-  on_each_device([&](const Device& device) {
-    if (device.simd == Simd::none) return;  // row by row anyway, and slow
-    const auto all = run(together, &device);
-    for (const size_t r : {0, 1, 15, 16, 17, 40, 69}) {
-      SCOPED_TRACE("row " + std::to_string(r));
-      Problem alone = together;
-      alone.rows = {together.rows[r]};
-      expect_same_bits(run(alone, &device), std::span(all).subspan(r * width, width));
-    }
-  });
+  for (const Activations activations : {Activations::bf16, Activations::fp32}) {
+    together.activations = activations;
+    on_each_device([&](const Device& device) {
+      if (device.simd == Simd::none) return;  // row by row anyway, and slow
+      const auto all = run(together, &device);
+      for (const size_t r : {0, 1, 15, 16, 17, 40, 69}) {
+        SCOPED_TRACE("row " + std::to_string(r));
+        Problem alone = together;
+        alone.rows = {together.rows[r]};
+        expect_same_bits(run(alone, &device), std::span(all).subspan(r * width, width));
+      }
+    });
+  }
 }
 
 TEST(Attention, ThreadsDoNotMatter) {
-  const Problem problem = wide_problem(3, 9);
+  Problem problem = wide_problem(3, 9);
+  problem.activations = Activations::bf16;
   for (const Simd simd : usable_simd()) {
     SCOPED_TRACE(name_of(simd));
     ThreadPool one(1);

@@ -24,7 +24,7 @@ void check(const LinearParams& params) {
   GANNET_CHECK(!scaled || w.scale != nullptr);
 }
 
-bool has_matrix_units() {
+bool find_matrix_units() {
   constexpr uint32_t kLeaf = 7;
   constexpr uint32_t kBf16AndTiles = 1U << 22 | 1U << 24;
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -33,13 +33,17 @@ bool has_matrix_units() {
 }
 
 const LinearKernels& best_avx512() {
-  static const bool matrix_units = has_matrix_units();
   static const LinearKernels kernels{
       .prepare = kLinearAvx512.prepare, .multiply = multiply_by_matrix_units, .dots = kLinearAvx512.dots};
-  return matrix_units ? kernels : kLinearAvx512;
+  return has_matrix_units(Simd::avx512_bf16) ? kernels : kLinearAvx512;
 }
 
 }  // namespace
+
+bool has_matrix_units(Simd simd) {
+  static const bool found = find_matrix_units();
+  return simd == Simd::avx512_bf16 && found;
+}
 
 void multiply(const LinearKernels& kernels, LinearRange range) {
   range.workspace = scratch<struct LinearWorkspaceTag, uint32_t>(workspace_words(range.rows, range.weight.cols));

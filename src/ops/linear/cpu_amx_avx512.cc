@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "ops/linear/kernels.h"
-#include "ops/simd.h"
+#include "ops/matrix_units.h"
 
 // The matrix units (AMX): sixteen outputs by sixteen rows by 32 columns an instruction, bf16 in, fp32 sums. Every
 // weight that is not f32 is exactly a bf16 value, and so are inputs behind Q8 or rounded to bf16, so nothing is lost.
@@ -18,7 +18,6 @@
 // result does not depend on its batch.
 
 #define GANNET_UNROLL_TWICE _Pragma("GCC unroll 2")
-#define GANNET_AMX [[gnu::target("amx-tile,amx-bf16")]]
 
 namespace gannet::ops {
 namespace {
@@ -36,52 +35,14 @@ constexpr uint32_t kLeastInput = (127 - 40) << 23;  // bits of 2^-40
 constexpr uint32_t kMostInput = (127 + 60) << 23;
 constexpr uint16_t kLeastWeight = (127 - 86) << 7;  // bits of the bf16 2^-86
 
-// Rows and bytes a row of each tile; sums in 0 to 3, weights in 4, full groups of inputs in 6, the last one in 7.
-struct alignas(64) TileShapes {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-
-  TileShapes(int groups, int64_t last_rows) {
-    const auto last_bytes = static_cast<uint16_t>(4 * last_rows);
-    for (int i = 0; i < 8; ++i) {
-      rows[i] = kGroup;
-      row_bytes[i] = i == 7 || i == groups - 1 ? last_bytes : 64;
-    }
+// Sums in tiles 0 to 3, weights in 4, full groups of inputs in 6, the last one in 7.
+TileShapes tile_shapes(int groups, int64_t last_rows) {
+  TileShapes shapes;
+  for (int i = 0; i < 8; ++i) {
+    shapes.rows[i] = kGroup;
+    shapes.row_bytes[i] = i == 7 || i == groups - 1 ? static_cast<uint16_t>(4 * last_rows) : 64;
   }
-};
-static_assert(sizeof(TileShapes) == 64);
-
-void transpose(__m512i (&v)[16]) {
-  __m512i t[16];
-  GANNET_UNROLL
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-  }
-  GANNET_UNROLL
-  for (int i = 0; i < 16; i += 4) {
-    v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  // v[4 q + c] holds column c of every four: rows 4 q to 4 q + 3.
-  GANNET_UNROLL
-  for (int c = 0; c < 4; ++c) {
-    const __m512i low_01 = _mm512_shuffle_i32x4(v[c], v[4 + c], 0b10001000);
-    const __m512i low_23 = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0b10001000);
-    const __m512i high_01 = _mm512_shuffle_i32x4(v[c], v[4 + c], 0b11011101);
-    const __m512i high_23 = _mm512_shuffle_i32x4(v[8 + c], v[12 + c], 0b11011101);
-    t[c] = _mm512_shuffle_i32x4(low_01, low_23, 0b10001000);
-    t[8 + c] = _mm512_shuffle_i32x4(low_01, low_23, 0b11011101);
-    t[4 + c] = _mm512_shuffle_i32x4(high_01, high_23, 0b10001000);
-    t[12 + c] = _mm512_shuffle_i32x4(high_01, high_23, 0b11011101);
-  }
-  GANNET_UNROLL
-  for (int i = 0; i < 16; ++i) v[i] = t[i];
+  return shapes;
 }
 
 // What a row's inputs have been like so far.
@@ -304,7 +265,7 @@ class MatrixMultiplier {
 
   void multiply_groups() {
     const auto groups = static_cast<int>((rows_ + kGroup - 1) / kGroup);
-    const TileShapes shapes(groups, group_rows(groups - 1));
+    const TileShapes shapes = tile_shapes(groups, group_rows(groups - 1));
     load_shapes(shapes);
     if (groups == 1) panels<1>();
     if (groups == 2) panels<2>();

@@ -69,6 +69,9 @@ const LinearKernels* linear_kernels(Simd simd);
 // Runs kernels.multiply with a workspace of the calling thread.
 void multiply(const LinearKernels& kernels, LinearRange range);
 
+// Whether ops may use matrix units, which belong to level avx512_bf16, on this machine.
+bool has_matrix_units(Simd simd);
+
 // Of cpu_amx_avx512.cc: kernels.multiply of processors with matrix units, and whether this process may use them.
 void multiply_by_matrix_units(const LinearRange& range);
 bool matrix_units_granted();
