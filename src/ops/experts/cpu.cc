@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/number_formats.h"
+#include "ops/experts/kernels.h"
 #include "ops/experts/op.h"
 #include "ops/linear/kernels.h"
 #include "ops/math.h"
@@ -15,7 +16,7 @@ namespace {
 // Outputs that a thread computes at a time: whole chunks, so that threads can prepare their parts of v by themselves.
 constexpr int64_t kUnit = kPreparedChunk;
 constexpr int64_t kUnitValues = 16 * 1024;  // of w1 and w3 that a thread holds at a time
-constexpr int64_t kDownOutputs = 256;
+constexpr int64_t kDownOutputs = 512;
 constexpr int64_t kMaxSlots = 2048;  // values of v kept at a time: bounds the memory of large batches
 
 // One expert and the rows that chose it. A slot is one row's use of one expert; a job's slots are consecutive.
@@ -146,9 +147,17 @@ class Experts {
     for (int64_t r = 0; r < job.rows; ++r) {
       const int64_t slot = job.first_slot + r;
       float* v = gate + r * width;
-      for (int64_t i = 0; i < count; ++i) v[i] = value(v[i], up[r * width + i], plan_.slots[slot].weight);
+      gate_values(v, up + r * width, plan_.slots[slot].weight, count);
       kernels_.prepare(v, count, p_.quantize_input, v_ + (slot - first_slot_) * v_stride_ + first);
     }
+  }
+
+  // Values in place of `gate`.
+  void gate_values(float* gate, const float* up, float weight, int64_t count) const {
+    if (device_.simd == Simd::avx512_bf16) {
+      return gated_values_avx512(gate, up, weight, p_.swiglu_limit, count, gate);
+    }
+    for (int64_t i = 0; i < count; ++i) gate[i] = value(gate[i], up[i], weight);
   }
 
   float value(float gate, float up, float weight) const {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "ops/experts/kernels.h"
 #include "ops/experts/op.h"
 #include "ops/linear/test_weight.h"
 #include "ops/testing.h"
@@ -283,6 +284,29 @@ TEST(Experts, ActivationsOfTheSpecification) {
     on_each_device([&](const Device& device) {
       EXPECT_NEAR(static_cast<double>(run(m, &device)[0]), c.value, std::fabs(c.value) * 1e-6);
     });
+  }
+}
+
+// Against double, from where the exponential overflows to the limit, and what an element must not do to its neighbours.
+TEST(Experts, GatedValuesAreGoodToAFewUnitsInTheLastPlace) {
+  if (detect_simd() < Simd::avx512_bf16) GTEST_SKIP() << "no such processor";
+  constexpr float kLimit = 10;
+  Random random(9);
+  std::vector<float> gate = {-kInfinity, -200, -103.5F, -88.8F, -87, -0.0F, 0, 1e-30F, kLimit, kInfinity, NAN, 1};
+  while (gate.size() < 10007) gate.push_back(random.uniform(-87, 12));
+  std::vector<float> up = random.normals(std::ssize(gate), 6);
+  up[11] = NAN;
+  auto v = poisoned(std::ssize(gate));
+  gated_values_avx512(gate.data(), up.data(), 0.3F, kLimit, std::ssize(gate), v.data());
+  for (size_t i = 0; i < gate.size(); ++i) {
+    const double a = std::min(static_cast<double>(gate[i]), double{kLimit});
+    const double b = std::clamp(static_cast<double>(up[i]), -double{kLimit}, double{kLimit});
+    const double expected = a / (1 + std::exp(-a)) * b * static_cast<double>(0.3F);
+    if (i == 0 || i == 10 || i == 11) {
+      EXPECT_TRUE(i == 0 ? v[i] != v[i] || v[i] == 0 : std::isnan(v[i])) << i;
+    } else {
+      ASSERT_NEAR(v[i], expected, std::fabs(expected) * 0x1p-21 + 3e-37) << gate[i];
+    }
   }
 }
 
