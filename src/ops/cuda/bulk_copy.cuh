@@ -24,6 +24,10 @@ __device__ inline void arrive_expecting(uint64_t* barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
+// Arrives when the thread's copy_async_16 so far have ended.
+__device__ inline void arrive_after_copies(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];\n" ::"r"(shared_address(barrier)) : "memory");
+}
 __device__ inline void wait_barrier(uint64_t* barrier, uint32_t parity) {
   asm volatile(
       "{\n"

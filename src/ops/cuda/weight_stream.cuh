@@ -15,19 +15,18 @@
 // they have summed is added up in a fixed order.
 namespace gannet::ops::cuda {
 
-inline constexpr int kProductWarps = 8;
-inline constexpr int kProductThreads = 32 * kProductWarps;
-inline constexpr int kStreamThreads = kProductThreads + 64;
-inline constexpr int kWeightWarp = kProductWarps;
-
-// A block's share of its work: `panels` panels at a time, `warp_panels` of them to a warp, `tiles` tiles to a stage.
-template <WeightFormat format_, int panels_, int warp_panels_, int tiles_>
+// How a block works: `panels` panels at a time, `warp_panels` of them to a product warp, `tiles` tiles to a stage.
+template <WeightFormat format_, int panels_, int warp_panels_, int tiles_, int product_warps_>
 struct StreamShape {
   static constexpr WeightFormat format = format_;
   static constexpr int panels = panels_;
   static constexpr int warp_panels = warp_panels_;
   static constexpr int tiles = tiles_;
-  static constexpr int splits = kProductWarps / (panels / warp_panels);
+  static constexpr int product_warps = product_warps_;
+  static constexpr int product_threads = 32 * product_warps;
+  static constexpr int weight_warp = product_warps;  // and the row warp behind it
+  static constexpr int threads = product_threads + 64;
+  static constexpr int splits = product_warps / (panels / warp_panels);
   static constexpr int outputs = panels * static_cast<int>(kPanelRows);
   static constexpr int tile_codes = static_cast<int>(tile_bytes(format));
   static constexpr int panel_codes = tiles * tile_codes;
@@ -36,7 +35,8 @@ struct StreamShape {
   static constexpr int weight_bytes = panels * (panel_codes + panel_scales);
   // 16 bytes more than the columns, so that the eight rows that a warp loads lie in different banks.
   static constexpr int row_bytes = tiles * 128 + 16;
-  static constexpr int stage_bytes(int rows) { return weight_bytes + rows * row_bytes; }
+  static constexpr int stage_rows(int rows) { return rows < 8 ? rows : (rows + 7) / 8 * 8; }
+  static constexpr int stage_bytes(int rows) { return weight_bytes + stage_rows(rows) * row_bytes; }
   // Partial sums: [split][8 rows][partial_stride]; the stride spreads a warp's sums over all banks.
   static constexpr int partial_stride = outputs + 4;
   static constexpr int partial_floats = splits * 8 * partial_stride;
@@ -59,6 +59,7 @@ struct StreamRing {
   std::byte* data = nullptr;
   int stages = 0;
   int stage_bytes = 0;
+  int rows = 0;  // that a stage has room for: fewer than 8, or a multiple of 8
   int slot = 0;
   uint32_t parity = 0;
 
@@ -72,10 +73,10 @@ struct StreamRing {
 };
 
 // By one thread, before the block synchronises.
-__device__ inline void init_ring(const StreamRing& ring) {
+__device__ inline void init_ring(const StreamRing& ring, int product_warps) {
   for (int i = 0; i < ring.stages; ++i) {
-    init_barrier(ring.full + i, 2);
-    init_barrier(ring.empty + i, kProductWarps);
+    init_barrier(ring.full + i, 33);  // the weight warp once, the row warp's lanes
+    init_barrier(ring.empty + i, product_warps);
   }
   fence_barrier_init();
 }
@@ -106,22 +107,25 @@ __device__ void stream_weights(StreamRing& ring, const StreamTask& task, uint64_
   }
 }
 
-// By the warp after it; `rows` is at most 64, and the lane gives the addresses of rows lane and lane + 32.
-template <class Shape>
-__device__ void stream_rows(StreamRing& ring, const StreamTask& task, int rows, const __nv_bfloat16* row,
-                            const __nv_bfloat16* row_after_32) {
+// By the warp after it: row_at(i) gives the address of row i; all lanes call it together.
+template <class Shape, class RowAt>
+__device__ void stream_rows(StreamRing& ring, const StreamTask& task, int rows, const RowAt& row_at) {
+  constexpr int kRowCopies = Shape::tiles / 4;  // of the warp, 16 bytes a lane
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int tile = task.first_tile; tile < task.end_tile; tile += Shape::tiles) {
-    const int col = tile * static_cast<int>(kTileCols);
-    const int bytes = 2 * min(min(Shape::tiles, task.end_tile - tile) * static_cast<int>(kTileCols), task.cols - col);
+    const int col = tile * static_cast<int>(kTileCols) + lane * 8;
+    const int end_col = min(task.cols, task.end_tile * static_cast<int>(kTileCols));
     wait_barrier(ring.empty + ring.slot, ring.parity ^ 1);
-    if (lane == 0) arrive_expecting(ring.full + ring.slot, rows * bytes);
-    __syncwarp();
-    std::byte* stage = ring.stage() + Shape::weight_bytes + lane * Shape::row_bytes;
-    if (lane < rows) copy_bulk(stage, row + col, bytes, ring.full + ring.slot);
-    if (lane + 32 < rows) {
-      copy_bulk(stage + 32 * Shape::row_bytes, row_after_32 + col, bytes, ring.full + ring.slot);
+    std::byte* stage = ring.stage() + Shape::weight_bytes + lane * 16;
+#pragma unroll 4
+    for (int i = 0; i < rows; ++i) {
+      const __nv_bfloat16* row = row_at(i) + col;
+#pragma unroll
+      for (int c = 0; c < kRowCopies; ++c) {
+        if (col + c * 256 < end_col) copy_async_16(stage + i * Shape::row_bytes + c * 512, row + c * 256);
+      }
     }
+    arrive_after_copies(ring.full + ring.slot);
     ring.advance();
   }
 }
@@ -197,7 +201,9 @@ __device__ void multiply(StreamRing& ring, const StreamTask& task, float (&sums)
     const std::byte* stage = ring.stage();
     const std::byte* codes = stage + first_panel * Shape::panel_codes;
     const std::byte* scales = stage + Shape::panels * Shape::panel_codes + first_panel * Shape::panel_scales;
-    const std::byte* rows = stage + Shape::weight_bytes + lane % 8 * Shape::row_bytes + lane / 8 * 16;
+    // Columns of the product without a row take any row's values.
+    const std::byte* rows =
+        stage + Shape::weight_bytes + min(lane % 8, ring.rows - 1) * Shape::row_bytes + lane / 8 * 16;
 #pragma unroll
     for (int i = 0; i < Shape::tiles / Shape::splits; ++i) {
       const int tile = split + i * Shape::splits;
@@ -250,7 +256,7 @@ __device__ void share_sums(float* partial, const float (&sums)[Shape::warp_panel
       at[p * 16 + 8 + Shape::partial_stride] = sums[p][m][3];
     }
   }
-  sync_threads(1, kProductThreads);
+  sync_threads(1, Shape::product_threads);
 }
 
 // The whole sum of output `output` of the group for row `row` of the eight.

@@ -11,7 +11,7 @@ namespace gannet::ops::cuda {
 namespace {
 
 constexpr int kMultiprocessors = 132;
-constexpr size_t kSharedOfMultiprocessor = 226 * 1024;  // less 1 KB for each of two blocks
+constexpr size_t kSharedOfMultiprocessor = 228 * 1024, kReservedOfBlock = 1024;
 constexpr int kMostStages = 8;
 
 struct Few {
@@ -27,7 +27,7 @@ struct Few {
   int group_rows, panel_groups;  // of each of x's groups
   int groups;
   int row_blocks, block_rows;
-  int stage_bytes, stages;
+  int stage_bytes, stage_rows, stages;
   int splits;      // blocks of a cluster, which divide the columns among themselves
   int split_rows;  // most rows whose sums each of them finishes
 };
@@ -92,11 +92,11 @@ __device__ void multiply_rows(StreamRing& ring, const StreamTask& task, float* p
 #pragma unroll 1
   for (int n = 0; n < row_tiles && n * 8 < max(rows, 1); ++n) {
     share_sums<Shape, row_tiles>(partial, sums, n);
-    for (int i = static_cast<int>(threadIdx.x); i < 8 * Shape::outputs; i += kProductThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < 8 * Shape::outputs; i += Shape::product_threads) {
       const int row = i / Shape::outputs, output = i % Shape::outputs;
       if (n * 8 + row < rows) take(n * 8 + row, output, add_splits<Shape>(partial, row, output));
     }
-    sync_threads(1, kProductThreads);
+    sync_threads(1, Shape::product_threads);
   }
 }
 
@@ -122,7 +122,7 @@ __device__ void multiply_in_cluster(StreamRing& ring, const Few& few, const Plac
   });
   if (threadIdx.x < splits) arrive_cluster(cluster_address(shared.gathered, threadIdx.x));
   wait_barrier_cluster(shared.gathered, 0);
-  for (int i = static_cast<int>(threadIdx.x); i < few.split_rows * Shape::outputs; i += kProductThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < few.split_rows * Shape::outputs; i += Shape::product_threads) {
     const int row = i / Shape::outputs * few.splits + static_cast<int>(rank), output = i % Shape::outputs;
     if (row >= rows) break;
     float sum = 0;
@@ -131,8 +131,8 @@ __device__ void multiply_in_cluster(StreamRing& ring, const Few& few, const Plac
   }
 }
 
-template <class Shape, int most_row_tiles, int blocks>
-__global__ void __launch_bounds__(kStreamThreads, blocks) multiply_few_rows(const __grid_constant__ Few few) {
+template <class Shape, int most_row_tiles, int resident>
+__global__ void __launch_bounds__(Shape::threads, resident) multiply_few_rows(const __grid_constant__ Few few) {
   extern __shared__ __align__(128) std::byte memory[];
   auto* barriers = reinterpret_cast<uint64_t*>(memory);
   const Shared shared{.gathered = barriers + 2 * kMostStages,
@@ -143,33 +143,34 @@ __global__ void __launch_bounds__(kStreamThreads, blocks) multiply_few_rows(cons
                   .data = reinterpret_cast<std::byte*>(
                       shared.gather + (few.splits > 1 ? few.splits * few.split_rows * Shape::outputs : 0)),
                   .stages = few.stages,
-                  .stage_bytes = few.stage_bytes};
+                  .stage_bytes = few.stage_bytes,
+                  .rows = few.stage_rows};
   allow_next_launch();
   if (threadIdx.x == 0) {
     init_barrier(shared.gathered, few.splits);
-    init_ring(ring);
+    init_ring(ring, Shape::product_warps);
   }
   __syncthreads();
   if (few.splits > 1) arrive_at_cluster();
 
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
   const int tasks = few.row_blocks * few.groups * few.panel_groups;
   const int split = static_cast<int>(blockIdx.x) % few.splits;
   const int first = static_cast<int>(blockIdx.x) / few.splits, step = static_cast<int>(gridDim.x) / few.splits;
   // Weights may be read while the launch before still writes x and count.
-  if (warp != kWeightWarp || few.row_blocks > 1) wait_for_previous_launch();
-  const int count = warp != kWeightWarp || few.row_blocks > 1 ? *few.count : few.block_rows;
+  if (warp != Shape::weight_warp || few.row_blocks > 1) wait_for_previous_launch();
+  const int count = warp != Shape::weight_warp || few.row_blocks > 1 ? *few.count : few.block_rows;
   const uint64_t policy = streaming_policy();
   for (int i = first; i < tasks; i += step) {
     const Place place = place_of<Shape>(few, i);
     const StreamTask task = stream_task<Shape>(few, place, split);
     const int rows = min(count - place.first_row, few.block_rows);
     if (few.row_blocks > 1 && rows <= 0) break;
-    if (warp == kWeightWarp) {
+    if (warp == Shape::weight_warp) {
       stream_weights<Shape>(ring, task, policy);
-    } else if (warp > kWeightWarp) {
-      const __nv_bfloat16* row = few.x + (place.first_row + lane) * few.x_stride + place.group * few.weight.cols;
-      stream_rows<Shape>(ring, task, max(rows, 0), row, row + 32 * few.x_stride);
+    } else if (warp > Shape::weight_warp) {
+      const __nv_bfloat16* x = few.x + place.first_row * few.x_stride + place.group * few.weight.cols;
+      stream_rows<Shape>(ring, task, rows, [&](int row) { return x + row * few.x_stride; });
     } else if (few.splits > 1) {
       multiply_in_cluster<Shape, most_row_tiles>(ring, few, place, task, shared, rows);
     } else {
@@ -178,33 +179,51 @@ __global__ void __launch_bounds__(kStreamThreads, blocks) multiply_few_rows(cons
       });
     }
   }
-  if (few.splits > 1 && warp >= kWeightWarp) wait_for_cluster();
+  if (few.splits > 1 && warp >= Shape::weight_warp) wait_for_cluster();
 }
 
 template <class Shape>
-int64_t panel_groups(const LinearParams& params) {
-  return (panels(params.weight.rows / params.groups) + Shape::panels - 1) / Shape::panels;
+int64_t task_count(const LinearParams& params) {
+  return params.groups * ((panels(params.weight.rows / params.groups) + Shape::panels - 1) / Shape::panels);
 }
 
-// Into how many parts the columns of each task are cut, so that all multiprocessors get about the same.
-int choose_splits(int64_t tasks, int64_t units, int slots) {
-  int best = 1;
-  double best_share = 0;
-  for (int splits = 1; splits <= std::min<int64_t>(8, units) && tasks < slots; ++splits) {
-    const int64_t blocks = tasks * splits, rounds = (blocks + slots - 1) / slots;
-    const double share = static_cast<double>(blocks) / static_cast<double>(rounds * slots);
-    if (share > best_share + 0.05) {
-      best = splits;
-      best_share = share;
-    }
+// Columns are divided among blocks in units of four tiles.
+int64_t column_units(const LinearParams& params) {
+  return (tiles(params.weight.cols) + 3) / 4;
+}
+
+struct Plan {
+  int splits = 1;
+  double microseconds = 0;
+};
+
+// Roughly the time of a launch: every multiprocessor reads its weights and rows; one with more than its share gets more
+// than its share of the bandwidth when the others have ended.
+template <class Shape>
+Plan plan_launch(const LinearParams& params, int blocks_at_once) {
+  constexpr double kWeightBytes = 34e3, kRowBytes = 60e3;  // a microsecond and multiprocessor
+  const int64_t tasks = task_count<Shape>(params), units = column_units(params);
+  const double unit_bytes = static_cast<double>(panel_bytes(Shape::format, 4 * kTileCols));
+  Plan best;
+  for (int splits = 1; splits <= std::min<int64_t>(8, units); ++splits) {
+    const int64_t blocks = tasks * splits;
+    if (splits > 1 && blocks > blocks_at_once * kMultiprocessors) break;
+    const int64_t rounds = (blocks + kMultiprocessors - 1) / kMultiprocessors;
+    const auto most = static_cast<double>(rounds * Shape::panels * ((units + splits - 1) / splits));
+    const double mean = static_cast<double>(tasks * Shape::panels * units) / kMultiprocessors;
+    const double rows = static_cast<double>(2 * params.most * params.weight.cols * tasks) / kMultiprocessors;
+    const double time = (most + mean) / 2 * unit_bytes / kWeightBytes + rows / kRowBytes + (splits > 1 ? 0.3 : 0.0);
+    if (splits == 1 || time < best.microseconds) best = {.splits = splits, .microseconds = time};
   }
   return best;
 }
 
-template <class Shape, int most_row_tiles, int blocks>
-void launch(cudaStream_t stream, const LinearParams& params) {
-  const auto kernel = multiply_few_rows<Shape, most_row_tiles, blocks>;
-  constexpr size_t kShared = kSharedOfMultiprocessor / blocks;
+// `resident` blocks fit on a multiprocessor; `blocks_at_once` of them work, which leaves room for the next launch to
+// fetch its first weights.
+template <class Shape, int most_row_tiles, int resident, int blocks_at_once>
+void launch(cudaStream_t stream, const LinearParams& params, int splits) {
+  const auto kernel = multiply_few_rows<Shape, most_row_tiles, resident>;
+  constexpr size_t kShared = (kSharedOfMultiprocessor / resident - kReservedOfBlock) / 16 * 16;
   static const bool ready = [&] {
     GANNET_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared));
     return true;
@@ -213,14 +232,11 @@ void launch(cudaStream_t stream, const LinearParams& params) {
   const PackedMatrix& weight = params.weight;
   const int64_t block_rows = std::min<int64_t>(params.most, kFewRows);
   const int64_t row_blocks = (params.most + block_rows - 1) / block_rows;
-  const int64_t tasks = row_blocks * params.groups * panel_groups<Shape>(params);
-  const int64_t units = (tiles(weight.cols) + 3) / 4;
-  const int slots = blocks * kMultiprocessors;
-  const int splits = row_blocks == 1 ? choose_splits(tasks, units, slots) : 1;
+  const int64_t tasks = row_blocks * task_count<Shape>(params);
+  if (row_blocks > 1) splits = 1;
   const int64_t split_rows = (block_rows + splits - 1) / splits;
-  const int stage_bytes = Shape::stage_bytes(static_cast<int>((block_rows + 7) / 8 * 8));
+  const int stage_bytes = Shape::stage_bytes(static_cast<int>(block_rows));
   const size_t fixed = 256 + 4 * Shape::partial_floats + (splits > 1 ? 4 * splits * split_rows * Shape::outputs : 0);
-
   const int stages =
       static_cast<int>(std::min<int64_t>(kMostStages, static_cast<int64_t>(kShared - fixed) / stage_bytes));
   const Few few{.x = params.x,
@@ -234,36 +250,50 @@ void launch(cudaStream_t stream, const LinearParams& params) {
                 .panel_bytes = panel_bytes(weight.format, weight.cols),
                 .scales_at = tiles(weight.cols) * tile_bytes(weight.format),
                 .group_rows = static_cast<int>(weight.rows / params.groups),
-                .panel_groups = static_cast<int>(panel_groups<Shape>(params)),
+                .panel_groups = static_cast<int>(task_count<Shape>(params) / params.groups),
                 .groups = static_cast<int>(params.groups),
                 .row_blocks = static_cast<int>(row_blocks),
                 .block_rows = static_cast<int>(block_rows),
                 .stage_bytes = stage_bytes,
+                .stage_rows = Shape::stage_rows(static_cast<int>(block_rows)),
                 .stages = stages,
                 .splits = splits,
                 .split_rows = static_cast<int>(split_rows)};
-  launch_overlapping(
-      stream, kernel,
-      {.grid = dim3(static_cast<unsigned>(splits > 1 ? tasks * splits : std::min<int64_t>(tasks, slots))),
-       .threads = kStreamThreads,
-       .shared_bytes = fixed + static_cast<size_t>(stages) * stage_bytes,
-       .cluster = static_cast<unsigned>(splits)},
-      few);
+  const int64_t blocks = splits > 1 ? tasks * splits : std::min<int64_t>(tasks, blocks_at_once * kMultiprocessors);
+  launch_overlapping(stream, kernel,
+                     {.grid = dim3(static_cast<unsigned>(blocks)),
+                      .threads = Shape::threads,
+                      .shared_bytes = fixed + static_cast<size_t>(stages) * stage_bytes,
+                      .cluster = static_cast<unsigned>(splits)},
+                     few);
 }
 
 // Big groups of panels take the rows' columns less often through the caches, small ones fill the multiprocessors.
+template <WeightFormat format, int warps, int resident, int blocks_at_once>
+void launch_small(cudaStream_t stream, const LinearParams& params) {
+  constexpr int W = warps / 8;
+  using Four = StreamShape<format, 4, 1, 4, warps>;
+  using Two = StreamShape<format, 2, 1, format == WeightFormat::bf16 ? 4 * W : 8, warps>;
+  using One = StreamShape<format, 1, 1, 8 * W, warps>;
+  const Plan four = plan_launch<Four>(params, 2), two = plan_launch<Two>(params, 2), one = plan_launch<One>(params, 2);
+  const bool q8 = params.output == LinearOutput::q8;  // of 32 outputs
+  if (!q8 && one.microseconds < std::min(two.microseconds, four.microseconds)) {
+    return launch<One, 2, resident, blocks_at_once>(stream, params, one.splits);
+  }
+  if (two.microseconds < four.microseconds) return launch<Two, 2, resident, blocks_at_once>(stream, params, two.splits);
+  launch<Four, 2, resident, blocks_at_once>(stream, params, four.splits);
+}
+
 template <WeightFormat format>
 void launch_format(cudaStream_t stream, const LinearParams& params) {
-  using Four = StreamShape<format, 4, 2, 4>;
-  using Two = StreamShape<format, 2, 1, 8>;
-  using One = StreamShape<format, 1, 1, 8>;
-  constexpr int64_t kEnough = 2 * kMultiprocessors * 9 / 10;
-  if (params.most > 16) return launch<Four, 8, 1>(stream, params);
-  if (params.groups * panel_groups<Four>(params) >= kEnough) return launch<Four, 2, 2>(stream, params);
-  if (params.groups * panel_groups<Two>(params) >= kEnough || params.output == LinearOutput::q8) {
-    return launch<Two, 2, 2>(stream, params);
+  using Eight = StreamShape<format, 8, 2, 4, 8>;
+  using FourWide = StreamShape<format, 4, 2, 4, 8>;
+  if (params.most > 16) {
+    const Plan eight = plan_launch<Eight>(params, 1), four = plan_launch<FourWide>(params, 1);
+    if (eight.microseconds < four.microseconds) return launch<Eight, 8, 1, 1>(stream, params, eight.splits);
+    return launch<FourWide, 8, 1, 1>(stream, params, four.splits);
   }
-  launch<One, 2, 2>(stream, params);
+  launch_small<format, 8, 2, 2>(stream, params);
 }
 
 }  // namespace

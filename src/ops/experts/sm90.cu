@@ -1,0 +1,9 @@
+#include "ops/experts/sm90.h"
+
+namespace gannet::ops::cuda {
+
+void experts(cudaStream_t stream, const ExpertsParams& params) {
+  experts_few_rows(stream, params);
+}
+
+}  // namespace gannet::ops::cuda
