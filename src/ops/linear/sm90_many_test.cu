@@ -1,0 +1,286 @@
+#include <cmath>
+#include <string>
+
+#include "base/quantize.h"
+#include "ops/cuda/testing.h"
+#include "ops/linear/sm90_many.cuh"
+#include "ops/linear/test_weight.h"
+
+namespace gannet::ops::cuda::test {
+namespace {
+
+using many_rows::Block;
+using many_rows::Dense;
+using many_rows::Output;
+using ops::test::Random;
+using ops::test::TestWeight;
+
+constexpr Block kBlocks[] = {{2, 128}, {1, 256}, {1, 128}, {1, 64}};
+constexpr WeightFormat kFormats[] = {WeightFormat::fp8, WeightFormat::mxfp4, WeightFormat::bf16};
+
+struct Case {
+  WeightFormat format;
+  int64_t outputs, cols, groups, most, count;
+};
+
+std::string name_of(const Case& c) {
+  return std::string(ops::test::name_of(c.format)) + " " + std::to_string(c.outputs) + "x" + std::to_string(c.cols) +
+         ", groups " + std::to_string(c.groups) + ", rows " + std::to_string(c.count) + " of " + std::to_string(c.most);
+}
+
+Array<std::byte> packed(const TestWeight& weight) {
+  const WeightMatrix w = weight.matrix();
+  const int64_t scales =
+      w.format == WeightFormat::fp8 ? (w.rows + 31) / 32 * ((w.cols + 31) / 32) : w.rows * (w.cols / 32);
+  const int64_t bytes = w.format == WeightFormat::fp8     ? w.rows * w.cols
+                        : w.format == WeightFormat::mxfp4 ? w.rows * w.cols / 2
+                                                          : w.rows * w.cols * 2;
+  Array<std::byte> codes(bytes), scale(scales), result(packed_bytes(w.format, w.rows, w.cols));
+  codes.set({static_cast<const std::byte*>(w.data), static_cast<size_t>(bytes)});
+  if (w.format != WeightFormat::bf16) {
+    scale.set({reinterpret_cast<const std::byte*>(w.scale), static_cast<size_t>(scales)});
+  }
+  pack_matrix(nullptr,
+              {.format = w.format,
+               .rows = w.rows,
+               .cols = w.cols,
+               .data = codes.get(),
+               .scale = reinterpret_cast<const uint8_t*>(scale.get())},
+              0, result.get());
+  GANNET_CUDA_CHECK(cudaDeviceSynchronize());
+  return result;
+}
+
+// A weight and its input on the device, and the product in double.
+class Product {
+ public:
+  Product(const Case& c, Random& random)
+      : case_(c),
+        weight_(TestWeight::random(c.format, c.outputs, c.cols, random)),
+        packed_(packed(weight_)),
+        values_(random.activations(c.most * x_stride())),
+        x_(to_bf16(values_)),
+        count_(std::vector<int32_t>{static_cast<int32_t>(c.count)}) {}
+
+  int64_t x_stride() const { return case_.groups * case_.cols + 8; }
+  int64_t y_stride() const { return case_.outputs + (case_.outputs % 8 == 0 ? 8 : 3); }
+
+  Dense dense(Output output, void* y) const {
+    return {
+        .params = {.x = x_.get(),
+                   .x_stride = x_stride(),
+                   .count = count_.get(),
+                   .most = case_.most,
+                   .weight = {.format = case_.format, .rows = case_.outputs, .cols = case_.cols, .data = packed_.get()},
+                   .groups = case_.groups,
+                   .y = y,
+                   .y_stride = y_stride()},
+        .output = output};
+  }
+
+  // All of y, that which nobody writes too.
+  template <class T>
+  std::vector<T> run(Output output, const Block& block) const {
+    Array<T> y(case_.most * y_stride());
+    const Dense d = dense(output, y.get());
+    switch (case_.format) {
+      case WeightFormat::fp8:
+        multiply_fp8(nullptr, d, block);
+        break;
+      case WeightFormat::mxfp4:
+        multiply_mxfp4(nullptr, d, block);
+        break;
+      default:
+        multiply_bf16(nullptr, d, block);
+    }
+    std::vector<T> result = y.host();
+    EXPECT_TRUE(y.guard_intact());
+    for (int64_t i = 0; i < std::ssize(result); ++i) {
+      if (i / y_stride() < case_.count && i % y_stride() < case_.outputs) continue;
+      const T poison = std::bit_cast<T>(std::array<unsigned char, sizeof(T)>{0xff, 0xff});
+      if constexpr (sizeof(T) == 2) {
+        if (std::memcmp(&result[i], &poison, 2) != 0) ADD_FAILURE() << "written at " << i;
+      } else if (!std::isnan(result[i])) {
+        ADD_FAILURE() << "written at " << i;
+      }
+    }
+    return result;
+  }
+
+  void expect_sums(const std::vector<float>& y) const {
+    std::vector<float> w(case_.outputs * case_.cols);
+    for (int64_t i = 0; i < std::ssize(w); ++i)
+      w[i] = static_cast<float>(weight_.value(i / case_.cols, i % case_.cols));
+    const int64_t group_outputs = case_.outputs / case_.groups;
+    for (int64_t r = 0; r < case_.count; ++r) {
+      for (int64_t o = 0; o < case_.outputs; ++o) {
+        const float* x = values_.data() + r * x_stride() + o / group_outputs * case_.cols;
+        double sum = 0, size = 0;
+        for (int64_t k = 0; k < case_.cols; ++k) {
+          const double term = static_cast<double>(x[k]) * static_cast<double>(w[o * case_.cols + k]);
+          sum += term;
+          size += std::fabs(term);
+        }
+        ASSERT_NEAR(static_cast<double>(y[r * y_stride() + o]), sum, size * 0x1p-19 + 1e-30)
+            << "row " << r << ", output " << o;
+      }
+    }
+  }
+
+  void move_row_to_front(int64_t row) {
+    std::copy_n(values_.begin() + row * x_stride(), x_stride(), values_.begin());
+    x_.set(to_bf16(values_));
+    case_.count = 1;
+    count_.set(std::vector<int32_t>{1});
+  }
+
+ private:
+  Case case_;
+  TestWeight weight_;
+  Array<std::byte> packed_;
+  std::vector<float> values_;
+  Array<__nv_bfloat16> x_;
+  Array<int32_t> count_;
+};
+
+std::vector<float> q8_rows(std::vector<float> y, int64_t stride, int64_t outputs, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) gannet::q8_round(std::span(y).subspan(r * stride, outputs));
+  return y;
+}
+
+// Where somebody wrote: everything else is NaN in both.
+void expect_same_values(const std::vector<float>& a, const std::vector<float>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    ASSERT_EQ(a[i], b[i]) << "element " << i;
+  }
+}
+
+constexpr Case kCases[] = {
+    {WeightFormat::fp8, 20, 32, 1, 65, 65},       {WeightFormat::fp8, 288, 352, 1, 300, 261},
+    {WeightFormat::fp8, 128, 160, 2, 70, 3},      {WeightFormat::fp8, 1280, 96, 4, 66, 66},
+    {WeightFormat::fp8, 96, 1280, 1, 140, 129},   {WeightFormat::mxfp4, 20, 32, 1, 65, 65},
+    {WeightFormat::mxfp4, 288, 608, 1, 300, 261}, {WeightFormat::mxfp4, 128, 160, 2, 70, 3},
+    {WeightFormat::bf16, 20, 32, 1, 65, 65},      {WeightFormat::bf16, 288, 352, 1, 300, 261},
+    {WeightFormat::bf16, 128, 160, 2, 70, 3},
+};
+
+TEST(CudaLinearMany, MatchesTheFormulaInDouble) {
+  Random random(1);
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(name_of(c));
+    const Product product(c, random);
+    const std::vector<float> sums = product.run<float>(Output::f32, kBlocks[0]);
+    product.expect_sums(sums);
+    for (const Block& block : kBlocks) {
+      SCOPED_TRACE(std::to_string(block.height) + " x " + std::to_string(block.tokens));
+      expect_same_values(product.run<float>(Output::f32, block), sums);
+      const auto rounded = to_float(to_bf16(sums));
+      expect_same_values(to_float(product.run<__nv_bfloat16>(Output::bf16, block)), rounded);
+      if (c.outputs / c.groups % 32 != 0) continue;
+      expect_same_values(to_float(product.run<__nv_bfloat16>(Output::q8, block)),
+                         q8_rows(sums, product.y_stride(), c.outputs, c.count));
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST(CudaLinearMany, NoRows) {
+  Random random(2);
+  for (const WeightFormat format : kFormats) {
+    const Product product({format, 64, 64, 1, 128, 0}, random);
+    for (const Block& block : kBlocks) product.run<float>(Output::f32, block);
+  }
+}
+
+TEST(CudaLinearMany, ARowDoesNotDependOnTheOthers) {
+  Random random(3);
+  for (const WeightFormat format : kFormats) {
+    const Case c{format, 320, 672, 1, 280, 280};
+    Product product(c, random);
+    std::vector<std::vector<float>> all;
+    for (const Block& block : kBlocks) {
+      all.push_back(product.run<float>(Output::f32, block));
+      for (int i = 0; i < 30; ++i) ASSERT_TRUE(same_bits(product.run<float>(Output::f32, block), all.back()));
+    }
+    product.move_row_to_front(277);
+    for (size_t b = 0; b < std::size(kBlocks); ++b) {
+      const auto alone = product.run<float>(Output::f32, kBlocks[b]);
+      for (int64_t o = 0; o < c.outputs; ++o) ASSERT_EQ(alone[o], all[b][277 * product.y_stride() + o]);
+    }
+  }
+}
+
+struct BenchmarkShape {
+  const char* name;
+  WeightFormat format;
+  int64_t outputs, cols, groups;
+  Output output;
+};
+
+constexpr BenchmarkShape kBenchmarks[] = {
+    {"5120x8192 fp8", WeightFormat::fp8, 5120, 8192, 1, Output::bf16},
+    {"32768x1280 fp8", WeightFormat::fp8, 32768, 1280, 1, Output::bf16},
+    {"1792x5120 fp8", WeightFormat::fp8, 1792, 5120, 1, Output::f32},
+    {"8192x4096 wo_a fp8", WeightFormat::fp8, 8192, 4096, 8, Output::q8},
+    {"4096x1280 fp8", WeightFormat::fp8, 4096, 1280, 1, Output::f32},
+    {"1024x5120 bf16", WeightFormat::bf16, 1024, 5120, 1, Output::f32},
+};
+
+TEST(Benchmark, LinearMany) {
+  constexpr int64_t kMost = 8192;
+  constexpr int kInputs = 4;
+  Array<__nv_bfloat16> x(kMost * 32768 * 2);
+  {
+    Random random(4);
+    const auto values = to_bf16(random.normals(1 << 20));
+    for (int64_t i = 0; i < x.size(); i += 1 << 20) {
+      GANNET_CUDA_CHECK(cudaMemcpy(x.get() + i, values.data(), 2 << 20, cudaMemcpyHostToDevice));
+    }
+  }
+  Array<float> y(kMost * 32768);
+  for (const BenchmarkShape& shape : kBenchmarks) {
+    const int64_t bytes = packed_bytes(shape.format, shape.outputs, shape.cols);
+    Array<std::byte> weights(kInputs * bytes);
+    fill_packed(nullptr, shape.format, kInputs * ((shape.outputs + 15) / 16 * 16), shape.cols, 1, -12, weights.get());
+    for (const int64_t rows : {128, 256, 1024, 8192}) {
+      const Array<int32_t> count(std::vector<int32_t>{static_cast<int32_t>(rows)});
+      const auto dense = [&](int i) {
+        return Dense{.params = {.x = x.get(),
+                                .x_stride = shape.groups * shape.cols,
+                                .count = count.get(),
+                                .most = rows,
+                                .weight = {.format = shape.format,
+                                           .rows = shape.outputs,
+                                           .cols = shape.cols,
+                                           .data = weights.get() + i % kInputs * bytes},
+                                .groups = shape.groups,
+                                .y = y.get(),
+                                .y_stride = shape.outputs},
+                     .output = shape.output};
+      };
+      const Block best = choose_block(dense(0));
+      for (const Block& block : kBlocks) {
+        const bool chosen = block.height == best.height && block.tokens == best.tokens;
+        const std::string name = std::string(shape.name) + ", " + std::to_string(rows) + " rows, " +
+                                 std::to_string(128 * block.height) + "x" + std::to_string(block.tokens) +
+                                 (chosen ? " *" : "");
+        const double time = time_launch(
+            [&](cudaStream_t stream, int i) {
+              if (shape.format == WeightFormat::fp8) {
+                multiply_fp8(stream, dense(i), block);
+              } else {
+                multiply_bf16(stream, dense(i), block);
+              }
+            },
+            rows > 1024 ? 4 : 12);
+        report(name.c_str(), time, static_cast<double>(bytes),
+               2.0 * static_cast<double>(rows * shape.outputs * shape.cols));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gannet::ops::cuda::test
