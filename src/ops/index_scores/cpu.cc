@@ -4,6 +4,8 @@
 #include "ops/linear/kernels.h"
 #include "ops/math.h"
 #include "ops/record_decode/op.h"
+#include "ops/record_encode/op.h"
+#include "ops/rope/op.h"
 
 namespace gannet::ops {
 namespace {
@@ -44,8 +46,18 @@ class IndexScores {
   // Rotates and rounds all queries, then puts them into the order of linear's kernels.
   void prepare_queries() {
     queries_ = scratch<struct IndexQueriesTag>(p_.rows * p_.heads * width_);
+    const RecordEncoders& encode = record_encoders(device_.simd);
+    const int64_t rotated = 2 * static_cast<int64_t>(p_.frequencies->size());
     device_.pool->parallel_for(p_.rows, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) index_rotate_and_round(p_, r);
+      thread_local RopeAngle angle;
+      for (int64_t r = begin; r < end; ++r) {
+        angle.set(p_.positions[r], *p_.frequencies);
+        for (int64_t h = 0; h < p_.heads; ++h) {
+          float* q = p_.q + (r * p_.heads + h) * p_.dim;
+          rope_rotate(q + p_.dim - rotated, angle, false, Activations::fp32);
+          encode.q4mx_round(q, p_.dim);
+        }
+      }
     });
     prepare_rows(device_, linear_, p_.q, p_.dim, p_.rows * p_.heads, p_.dim, false, queries_);
   }

@@ -5,6 +5,7 @@
 #include "base/quantize.h"
 #include "ops/kv_insert/op.h"
 #include "ops/math.h"
+#include "ops/record_encode/op.h"
 #include "ops/rms_norm/op.h"
 #include "ops/rope/op.h"
 
@@ -58,24 +59,24 @@ void pool_sequence(const InsertGlobalParams& p, const InsertSequence& sequence, 
 }
 
 // Writes the key from its projection and the entry from its normalised latent; both are used up.
-void write_records(const InsertGlobalParams& p, const Group& group, float* key, float* latent) {
+void write_records(const InsertGlobalParams& p, const RecordEncoders& encode, const Group& group, float* key,
+                   float* latent) {
   RopeAngle angle;
   angle.set(group.index * p.ratio, *p.frequencies);
   const int64_t rotated = 2 * static_cast<int64_t>(p.frequencies->size());
 
   rms_norm_row(key, key, p.index_dim, p.index_norm, p.norm_eps, Activations::fp32);
   rope_rotate(key + p.index_dim - rotated, angle, false, Activations::fp32);
-  uint8_t* key_record = bytes(group.sequence->keys.at(group.index));
-  q4mx_pack({key, static_cast<size_t>(p.index_dim)}, key_record, key_record + p.index_dim / 2);
+  encode.q4mx(key, p.index_dim, bytes(group.sequence->keys.at(group.index)));
 
   rope_rotate(latent + p.head_dim - rotated, angle, false, Activations::fp32);
-  uint8_t* entry = bytes(group.sequence->entries.at(group.index));
-  q4nv_pack({latent, static_cast<size_t>(p.head_dim)}, entry, entry + p.head_dim / 2);
+  encode.q4nv(latent, p.head_dim, bytes(group.sequence->entries.at(group.index)));
 }
 
 // `project` computes the index keys of all latents; `for_each` runs a range of groups.
 template <class Project, class ForEach>
-void insert_groups(const InsertGlobalParams& p, const Project& project, const ForEach& for_each) {
+void insert_groups(const InsertGlobalParams& p, const RecordEncoders& encode, const Project& project,
+                   const ForEach& for_each) {
   GANNET_CHECK(p.ratio == 1 || p.ratio == 2);
   int64_t most = 0;
   for (int64_t i = 0; i < p.sequence_count; ++i) most += p.sequences[i].rows / p.ratio + 1;
@@ -103,35 +104,41 @@ void insert_groups(const InsertGlobalParams& p, const Project& project, const Fo
                        .y_stride = p.index_dim,
                        .activations = Activations::fp32});
   for_each(count, [&](int64_t begin, int64_t end) {
-    for (int64_t g = begin; g < end; ++g) write_records(p, groups[g], keys + g * p.index_dim, latents + g * p.head_dim);
+    for (int64_t g = begin; g < end; ++g) {
+      write_records(p, encode, groups[g], keys + g * p.index_dim, latents + g * p.head_dim);
+    }
   });
+}
+
+void insert_rows(const InsertWindowParams& p, const RecordEncoders& encode, int64_t begin, int64_t end) {
+  float* kv = scratch<struct WindowTag>(p.head_dim);
+  thread_local RopeAngle angle;
+  for (int64_t r = begin; r < end; ++r) {
+    rms_norm_row(p.kv + r * p.head_dim, kv, p.head_dim, p.norm, p.norm_eps, Activations::fp32);
+    angle.set(p.positions[r], *p.frequencies);
+    rope_rotate(kv + p.head_dim - 2 * static_cast<int64_t>(p.frequencies->size()), angle, false, Activations::fp32);
+    encode.q8(kv, p.head_dim, bytes(p.records + r * q8_bytes(p.head_dim)));
+  }
 }
 
 }  // namespace
 
 void insert_window_reference(const InsertWindowParams& p, int64_t begin, int64_t end) {
-  float* kv = scratch<struct WindowTag>(p.head_dim);
-  RopeAngle angle;
-  for (int64_t r = begin; r < end; ++r) {
-    rms_norm_row(p.kv + r * p.head_dim, kv, p.head_dim, p.norm, p.norm_eps, Activations::fp32);
-    angle.set(p.positions[r], *p.frequencies);
-    rope_rotate(kv + p.head_dim - 2 * static_cast<int64_t>(p.frequencies->size()), angle, false, Activations::fp32);
-    uint8_t* record = bytes(p.records + r * q8_bytes(p.head_dim));
-    q8_pack({kv, static_cast<size_t>(p.head_dim)}, record, record + p.head_dim);
-  }
+  insert_rows(p, kRecordEncodersReference, begin, end);
 }
 
 void insert_window(const Device& device, const InsertWindowParams& p) {
-  device.pool->parallel_for(p.rows, 1, [&](int64_t begin, int64_t end) { insert_window_reference(p, begin, end); });
+  const RecordEncoders& encode = record_encoders(device.simd);
+  device.pool->parallel_for(p.rows, 1, [&](int64_t begin, int64_t end) { insert_rows(p, encode, begin, end); });
 }
 
 void insert_global_reference(const InsertGlobalParams& p) {
-  insert_groups(p, linear_reference, [](int64_t count, const auto& body) { body(0, count); });
+  insert_groups(p, kRecordEncodersReference, linear_reference, [](int64_t count, const auto& body) { body(0, count); });
 }
 
 void insert_global(const Device& device, const InsertGlobalParams& p) {
   insert_groups(
-      p, [&](const LinearParams& linear_params) { linear(device, linear_params); },
+      p, record_encoders(device.simd), [&](const LinearParams& linear_params) { linear(device, linear_params); },
       [&](int64_t count, const auto& body) { device.pool->parallel_for(count, 1, body); });
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/number_formats.h"
 #include "base/quantize.h"
+#include "ops/e4m3_avx512.h"
 #include "ops/linear/tile.h"
 
 namespace gannet::ops {
@@ -147,16 +148,6 @@ struct Avx512 {
     odd = _mm512_permutex2var_ps(low, _mm512_or_si512(index, _mm512_set1_epi32(1)), high);
   }
 };
-
-// Clamps to +-448 and rounds to E4M3: adding and subtracting 2^20 times the power of two below the magnitude (2^-6 in
-// the subnormal range) leaves three mantissa bits, rounded to nearest even. NaN stays NaN.
-__m512 round_to_e4m3(__m512 x) {
-  const __m512 magnitude = _mm512_min_ps(_mm512_set1_ps(kE4m3Max), _mm512_abs_ps(x));  // NaN second: it stays
-  const __m512 power = _mm512_and_ps(magnitude, _mm512_castsi512_ps(_mm512_set1_epi32(0x7f800000)));
-  const __m512 shift = _mm512_mul_ps(_mm512_max_ps(power, _mm512_set1_ps(0x1p-6F)), _mm512_set1_ps(0x1p20F));
-  const __m512 rounded = _mm512_sub_ps(_mm512_add_ps(magnitude, shift), shift);
-  return _mm512_or_ps(rounded, _mm512_and_ps(x, _mm512_set1_ps(-0.0F)));
-}
 
 // Q8 of 32 values, as q8_round in base/quantize.cc.
 void q8_round(__m512& low, __m512& high) {
