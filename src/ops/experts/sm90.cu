@@ -3,7 +3,7 @@
 namespace gannet::ops::cuda {
 
 void experts(cudaStream_t stream, const ExpertsParams& params) {
-  experts_few_rows(stream, params);
+  params.most <= kFewExpertRows ? experts_few_rows(stream, params) : experts_many_rows(stream, params);
 }
 
 }  // namespace gannet::ops::cuda

@@ -3,7 +3,7 @@
 namespace gannet::ops::cuda {
 
 void linear(cudaStream_t stream, const LinearParams& params) {
-  linear_few_rows(stream, params);
+  params.most <= kFewRows ? linear_few_rows(stream, params) : linear_many_rows(stream, params);
 }
 
 }  // namespace gannet::ops::cuda
