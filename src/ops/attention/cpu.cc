@@ -64,13 +64,17 @@ class AttentionRows {
     return buffer;
   }
 
-  // Runs body(tile) for each, on all threads.
+  // Runs body(tile, the thread's next tile or null) for each, on all threads.
   template <class Body>
   void for_each_tile(const Body& body) const {
     const std::span<const Tile> all = tiles();
     std::atomic<size_t> next{0};
     device_.pool->run([&](int) {
-      for (size_t i = next.fetch_add(1); i < all.size(); i = next.fetch_add(1)) body(all[i]);
+      for (size_t i = next.fetch_add(1); i < all.size();) {
+        const size_t ahead = next.fetch_add(1);
+        body(all[i], ahead < all.size() ? &all[ahead] : nullptr);
+        i = ahead;
+      }
     });
   }
 
@@ -157,7 +161,7 @@ class Attention : public AttentionRows {
 
   void run() {
     if (p_.rows >= device_.pool->size()) {
-      for_each_tile([&](const Tile& tile) { attend_tile(tile); });
+      for_each_tile([&](const Tile& tile, const Tile*) { attend_tile(tile); });
     } else {
       run_shared();
     }
@@ -296,9 +300,9 @@ class MatrixAttention : public AttentionRows {
 
   void run() {
     if (p_.rows >= device_.pool->size()) {
-      for_each_tile([&](const Tile& tile) {
+      for_each_tile([&](const Tile& tile, const Tile* next) {
         kMatrixAttention.begin();
-        attend_tile(tile);
+        attend_tile(tile, next);
         kMatrixAttention.end();
       });
     } else {
@@ -329,7 +333,7 @@ class MatrixAttention : public AttentionRows {
 
   // ---- many rows ----
 
-  void attend_tile(const Tile& tile) const {
+  void attend_tile(const Tile& tile, const Tile* next_tile) const {
     const int64_t columns = tile.rows * p_.heads;
     const int64_t groups = (columns + kColumnGroup - 1) / kColumnGroup;
     const uint16_t* queries = pack(tile.first_row, tile.rows);
@@ -355,6 +359,7 @@ class MatrixAttention : public AttentionRows {
     for (int64_t r = 0; r < tile.rows; ++r) {
       const int64_t row = tile.first_row + r;
       const Blocks own = blocks(window(row));
+      const Tile* after = r + 1 == tile.rows ? next_tile : nullptr;
       const int64_t first_group = r * p_.heads / kColumnGroup;
       const int64_t end_group = ((r + 1) * p_.heads + kColumnGroup - 1) / kColumnGroup;
       const Columns columns_of_row{queries + first_group * packed_query_words(p_.head_dim), to,
@@ -365,15 +370,17 @@ class MatrixAttention : public AttentionRows {
           const int64_t column = r * p_.heads + h;
           to[column - first_group * kColumnGroup] = scores + column * score_stride_ + (own.count() + b) * kKeyBlock;
         }
-        bad[most + b] = key_block(entry_records(row, b), entry_records(row, b + 1), columns_of_row,
-                                  values + (most + b) * block_words_);
+        const bool last = b + 1 == blocks_of(entry_count(row));
+        bad[most + b] = key_block(entry_records(row, b), last ? first_records(after, 0) : entry_records(row, b + 1),
+                                  columns_of_row, values + (most + b) * block_words_);
       }
       finish(row, 0, p_.heads,
              {.scores = scores + r * p_.heads * score_stride_,
               .window_values = values + (own.first - seen.first) * block_words_,
               .entry_values = values + most * block_words_,
               .window_bad = bad + own.first - seen.first,
-              .entry_bad = bad + most});
+              .entry_bad = bad + most},
+             first_records(after, 1));
     }
   }
 
@@ -421,7 +428,8 @@ class MatrixAttention : public AttentionRows {
               .window_values = values + window_blocks * block_words_,
               .entry_values = values + entry_blocks * block_words_,
               .window_bad = bad + window_blocks,
-              .entry_bad = bad + entry_blocks});
+              .entry_bad = bad + entry_blocks},
+             {});
       kMatrixAttention.end();
     });
   }
@@ -466,20 +474,30 @@ class MatrixAttention : public AttentionRows {
     return records;
   }
 
+  // Window block b of a tile's keys, counted from its first one; none for no tile.
+  Records first_records(const Tile* tile, int64_t b) const {
+    if (tile == nullptr) return {};
+    const Window all{window(tile->first_row).first, window(tile->first_row + tile->rows - 1).end};
+    return window_records(tile->first_row, blocks(all).first + b, all);
+  }
+
+  NextRecords next_of(const Records& records) const {
+    return {.records = records.at,
+            .bytes = records.format == KeyFormat::q8 ? q8_bytes(p_.head_dim) : q4nv_bytes(p_.head_dim)};
+  }
+
   // `next` are taken after these.
   uint32_t key_block(const Records& records, const Records& next, const Columns& columns, uint16_t* values) const {
     auto* workspace = scratch<struct MatrixWorkspaceTag, uint16_t>(key_block_workspace_words(p_.head_dim));
-    return kMatrixAttention.key_block(
-        {.records = records.at,
-         .format = records.format,
-         .next = next.at,
-         .next_bytes = next.format == KeyFormat::q8 ? q8_bytes(p_.head_dim) : q4nv_bytes(p_.head_dim),
-         .dim = p_.head_dim,
-         .queries = columns.queries,
-         .groups = columns.groups,
-         .scores = columns.scores,
-         .values = values,
-         .workspace = workspace});
+    return kMatrixAttention.key_block({.records = records.at,
+                                       .format = records.format,
+                                       .next = next_of(next),
+                                       .dim = p_.head_dim,
+                                       .queries = columns.queries,
+                                       .groups = columns.groups,
+                                       .scores = columns.scores,
+                                       .values = values,
+                                       .workspace = workspace});
   }
 
   // The blocks of a row and the scores of some of its heads.
@@ -491,7 +509,7 @@ class MatrixAttention : public AttentionRows {
     const uint32_t* entry_bad;
   };
 
-  void finish(int64_t row, int64_t first_head, int64_t heads, const Scored& scored) const {
+  void finish(int64_t row, int64_t first_head, int64_t heads, const Scored& scored, const Records& next) const {
     const Window own = window(row);
     const Blocks seen = blocks(own);
     const int64_t entries = entry_count(row);
@@ -524,6 +542,7 @@ class MatrixAttention : public AttentionRows {
                                    .blocks = values,
                                    .count = count,
                                    .dim = p_.head_dim,
+                                   .next = next_of(next),
                                    .workspace = workspace,
                                    .out = out});
     rotate(out, heads, angle_of(row), true);

@@ -202,7 +202,18 @@ void pack_queries(const float* q, int64_t columns, int64_t dim, uint16_t* packed
 
 // ---- keys ----
 
-// Decodes a block of keys 32 channels at a time: to `values` and to two tiles of keys for the products with the
+// A part of the records that are needed next: one behind the other, so that the processor goes on by itself.
+void prefetch(const NextRecords& next, int64_t part, int64_t parts) {
+  constexpr int64_t kLine = 64;
+  if (next.records == nullptr) return;
+  for (int64_t i = part * kKeyBlock / parts; i < (part + 1) * kKeyBlock / parts; ++i) {
+    const auto* record = reinterpret_cast<const char*>(next.records[i]);
+    if (record == nullptr) continue;
+    for (int64_t byte = 0; byte < next.bytes; byte += kLine) _mm_prefetch(record + byte, _MM_HINT_T1);
+  }
+}
+
+// Decodes a block of keys a unit of channels at a time: to `values` and to tiles of keys for the products with the
 // queries. One group of columns meets those at once; more of them go through all tiles afterwards. Either way each sum
 // takes the channels in order. Sums in tiles 0 to 3, keys in 4 and 5, queries in 6 and 7.
 template <class Keys>
@@ -260,7 +271,7 @@ class BlockOfKeys {
   // channels are as they fall out of the unpacking (see store_restored).
   void decode(int64_t unit, uint16_t* tiles, __m512i& most) const {
     uint16_t* values = p_.values + unit * 4 * kTileWords;
-    prefetch(unit);
+    prefetch(p_.next, unit, units_);
     for (int64_t i = 0; i < kKeyBlock; i += 2, values += kStep) {
       if (!pair_present(i / 2)) continue;
       const Unit a = keys_.decode(i, unit % kChunkUnits, most);
@@ -275,18 +286,6 @@ class BlockOfKeys {
       _mm512_store_si512(values + 2 * kTileWords, _mm512_unpacklo_epi16(a.odd, b.odd));
       _mm512_store_si512(values + 3 * kTileWords, _mm512_unpackhi_epi16(a.odd, b.odd));
     }
-  }
-
-  // Reads some of the keys that come next: one behind the other, so that the processor goes on by itself.
-  void prefetch(int64_t unit) const {
-    constexpr int64_t kLine = 64;
-    if (p_.next == nullptr) return;
-    uint32_t seen = 0;
-    for (int64_t i = unit * kKeyBlock / units_; i < (unit + 1) * kKeyBlock / units_; ++i) {
-      if (p_.next[i] == nullptr) continue;
-      for (int64_t byte = 0; byte < p_.next_bytes; byte += kLine) seen += p_.next[i][byte];
-    }
-    asm volatile("" : : "r"(seen));
   }
 
   // Only Q8 codes show in `most`.
@@ -444,6 +443,7 @@ class WeightedSum {
 
   // The unit of channels from c on, of all heads. Sums in tiles 0 to 3, weights in 4, keys in 5 and 6.
   GANNET_AMX void unit(int64_t c) const {
+    prefetch(p_.next, c / kUnit, units_of(p_.dim));
     const int64_t weight_bytes = keys_ * int64_t{sizeof(uint16_t)};
     for (int64_t h = 0; h < p_.heads; h += kSumHeads) {
       _tile_zero(0);

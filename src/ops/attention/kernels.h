@@ -65,13 +65,18 @@ inline int64_t key_block_workspace_words(int64_t dim) {
 
 enum class KeyFormat { q8, q4nv };
 
+// Records that are needed soon and come into the cache meanwhile.
+struct NextRecords {
+  const uint8_t* const* records = nullptr;  // [kKeyBlock], of which some may be null; null: none
+  int64_t bytes = 0;                        // of each
+};
+
 struct KeyBlockParams {
   const uint8_t* const* records = nullptr;  // [kKeyBlock]; null: no key
   KeyFormat format = KeyFormat::q8;
-  const uint8_t* const* next = nullptr;  // [kKeyBlock] or null: records to prefetch meanwhile
-  int64_t next_bytes = 0;                // of each
-  int64_t dim = 0;                       // a multiple of 32
-  const uint16_t* queries = nullptr;     // [groups, packed_query_words]
+  NextRecords next;
+  int64_t dim = 0;                    // a multiple of 32
+  const uint16_t* queries = nullptr;  // [groups, packed_query_words]
   int64_t groups = 0;
   float* const* scores = nullptr;  // [groups * kColumnGroup]: where the block's products with a column go, or null
   uint16_t* values = nullptr;      // [key_block_words], aligned to 64 bytes: the keys for weighted_sum
@@ -86,6 +91,7 @@ struct WeightedSumParams {
   const uint16_t* const* blocks = nullptr;  // [count]: the values of key blocks, aligned to 64 bytes
   int64_t count = 0;
   int64_t dim = 0;
+  NextRecords next;
   uint16_t* workspace = nullptr;  // weighted_sum_words(heads, count), aligned to 64 bytes
   float* out = nullptr;           // [heads, dim], in the usual order
 };
