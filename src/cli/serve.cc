@@ -35,6 +35,7 @@ struct ServeOptions {
   std::optional<std::string> key;
   std::vector<std::string> allowed_origins;
   int64_t rate_limit = 0;
+  bool allow_priority = false;
   int64_t max_request_bytes = 32 << 20;
   int64_t request_timeout = 0;
   int64_t keep_alive_interval = 5;
@@ -191,6 +192,7 @@ server::ServedModel served_model(const ServeOptions& options, const server::Mode
   model.created =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   model.max_unfinished = options.engine.max_waiting + options.engine.max_num_seqs;
+  model.accepts_priority = options.allow_priority;
   model.request_timeout = std::chrono::seconds(options.request_timeout);
   model.make_constraint = server::make_constraint(session);
   return model;
@@ -246,6 +248,7 @@ void add_http_options(Command& command, ServeOptions& options) {
                  "Origin whose web pages may use the server, given once or more; * stands for all");
   command.option("--rate-limit", options.rate_limit, 0, 1'000'000,
                  "Requests per minute of one API key or address; 0: any number");
+  command.flag("--allow-priority", options.allow_priority, "Serve requests in the order of their field priority");
   command.option("--max-request-bytes", options.max_request_bytes, 1024, int64_t{1} << 30, "Largest body of a request");
   command.option("--request-timeout", options.request_timeout, 0, 604'800, "Seconds that a request may take; 0: any");
   command.option("--keep-alive-interval", options.keep_alive_interval, 1, 3600,

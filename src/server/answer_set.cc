@@ -133,12 +133,19 @@ ApiResult<void> check_size(const ServedModel& model, const AnswerSet::Plan& plan
   return {};
 }
 
+// Whoever may choose one can make everybody else wait.
+int64_t priority_of(const ServedModel& model, const text::SamplingRequest& wanted) {
+  if (model.accepts_priority || wanted.priority == 0) return wanted.priority;
+  spdlog::debug("the field priority is ignored; --allow-priority lets clients choose it");
+  return 0;
+}
+
 ApiResult<Answer> start_answer(const ServedModel& model, const AnswerSet::Plan& plan, const SharedList<int32_t>& prompt,
                                const SamplingParams& params) {
   Request request;
   request.prompt = prompt;
   request.sampling = params;
-  request.priority = plan.sampling.priority;
+  request.priority = priority_of(model, plan.sampling);
   request.cache_salt = plan.sampling.cache_salt;
   request.timeout = model.request_timeout;
   auto constraint = constraint_of(plan, *model.tokenizer);

@@ -125,6 +125,7 @@ TEST_F(OpenAiChatTest, PassesAllSamplingOn) {
   request["bad_words"] = {"ab"};
   request["prompt_logprobs"] = 3;
   request["priority"] = -2;
+  model_.accepts_priority = true;
   request["cache_salt"] = "tenant";
   post(kPath, request);
   const auto seen = engine_.seen()[0];
@@ -141,6 +142,17 @@ TEST_F(OpenAiChatTest, PassesAllSamplingOn) {
   EXPECT_EQ(seen.sampling.logprobs, -1);
   EXPECT_EQ(seen.priority, -2);
   EXPECT_EQ(seen.cache_salt, "tenant");
+}
+
+TEST_F(OpenAiChatTest, PrioritiesAreForTheOperatorToAllow) {
+  script("Hello");
+  start();
+  TestJson request = body();
+  request["priority"] = -2;
+  post(kPath, request);
+  EXPECT_EQ(engine_.seen()[0].priority, 0);
+  request["priority"] = "high";
+  post(kPath, request, 400);
 }
 
 TEST_F(OpenAiChatTest, ReportsCachedTokens) {

@@ -28,6 +28,7 @@ struct ServedModel {
   text::ConversionOptions conversion;
   int64_t created = 0;                           // Unix time of the start
   int64_t max_unfinished = 512;                  // requests inside the engine; more are answered with 429
+  bool accepts_priority = false;                 // of requests; else all are equal
   std::chrono::milliseconds request_timeout{0};  // every request ends with `timed_out` after that long; 0: never
   std::string system_fingerprint = std::string("gannet-") + kVersion;
   MakeConstraint make_constraint;  // empty: requests that need a constraint are refused
