@@ -98,7 +98,7 @@ REFUSED_BODIES = [
     ("tokens out of the vocabulary", "/detokenize", {"tokens": [10**9]}),
 ]
 
-HEAD = "POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\n"
+HEAD = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
 # name, bytes, statuses
 REFUSED_BYTES = [
     ("noise", bytes(range(256)) * 8, {400}),
@@ -109,8 +109,8 @@ REFUSED_BYTES = [
     ("two Hosts", b"GET /v1/models HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", {400}),
     ("a header flood", HEAD.encode() + b"".join(b"X-%d: y\r\n" % i for i in range(20_000)) + b"\r\n", {431}),
     ("one long header", HEAD.encode() + b"X: " + b"y" * 1_000_000 + b"\r\n\r\n", {431}),
-    ("a long target", b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\nHost: t\r\n\r\n", {431}),
-    ("an absurd query", b"GET /v1/none?" + b"a=b&" * 10_000 + b" HTTP/1.1\r\nHost: t\r\n\r\n", {404}),
+    ("a long target", b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", {431}),
+    ("an absurd query", b"GET /v1/none?" + b"a=b&" * 10_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", {404}),
     ("a negative length", HEAD.encode() + b"Content-Length: -1\r\n\r\n", {400}),
     ("a length that is none", HEAD.encode() + b"Content-Length: many\r\n\r\n", {400}),
     ("two lengths", HEAD.encode() + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx", {400}),
@@ -123,10 +123,10 @@ REFUSED_BYTES = [
     ("a wrong type", HEAD.encode() + b"Content-Type: text/xml\r\nContent-Length: 2\r\n\r\n{}", {415}),
     ("a packed body", HEAD.encode() + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", {400}),
     ("a foreign page", HEAD.encode() + b"Origin: https://evil.example\r\nContent-Length: 2\r\n\r\n{}", {403}),
-    ("a wrong method", b"DELETE /v1/chat/completions HTTP/1.1\r\nHost: t\r\n\r\n", {405}),
-    ("no known method", b"BREW /v1/chat/completions HTTP/1.1\r\nHost: t\r\n\r\n", {405}),
-    ("a tunnel", b"CONNECT example.org:443 HTTP/1.1\r\nHost: t\r\n\r\n", {400, 404, 405}),
-    ("a path upwards", b"GET /web/../../etc/passwd HTTP/1.1\r\nHost: t\r\n\r\n", {404}),
+    ("a wrong method", b"DELETE /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n\r\n", {405}),
+    ("no known method", b"BREW /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n\r\n", {405}),
+    ("a tunnel", b"CONNECT example.org:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", {400, 404, 405}),
+    ("a path upwards", b"GET /web/../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", {404}),
     ("HTTP/1.0 without a body", b"POST /v1/chat/completions HTTP/1.0\r\n\r\n", {400}),
 ]
 
@@ -170,12 +170,12 @@ class HostileTest(unittest.TestCase):
     def post(self, path, body):
         if not isinstance(body, bytes):
             body = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         return self.exchange(head.encode() + body)
 
     def check_alive(self):
         begin = time.monotonic()
-        status, _ = self.exchange(b"GET /v1/models HTTP/1.1\r\nHost: t\r\n\r\n")
+        status, _ = self.exchange(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
         self.assertEqual(status, 200)
         self.assertLess(time.monotonic() - begin, QUICK)
 
@@ -228,7 +228,7 @@ class HostileTest(unittest.TestCase):
     def test_pipelined_requests_are_all_answered(self):
         count = 100
         with self.connect() as connection:
-            connection.sendall(b"GET /v1/models HTTP/1.1\r\nHost: t\r\n\r\n" * count)
+            connection.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n" * count)
             connection.shutdown(socket.SHUT_WR)
             reply = b""
             while piece := connection.recv(65536):

@@ -201,6 +201,14 @@ class AccessTest(unittest.TestCase):
         finally:
             server.stop()
 
+    def test_names(self):
+        for options, expected in ([], 403), (["--allowed-hosts", "evil.example"], 200), (["--api-key", "k"], 200):
+            server = Server(OPTIONS.gannet, OPTIONS.model, *options)
+            try:
+                self.assertEqual(ask(server, "GET", "/health", Host="evil.example").status, expected)
+            finally:
+                server.stop()
+
     def test_limits(self):
         arguments = ["--api-key", "a", "--api-key", "b", "--rate-limit", "3", "--max-request-bytes", "2000"]
         server = Server(OPTIONS.gannet, OPTIONS.model, *arguments)
@@ -292,6 +300,8 @@ class TlsTest(unittest.TestCase):
                 (["--ssl-certfile", str(nonsense)], "--ssl-keyfile is missing"),
                 (["--ssl-certfile", str(nonsense), "--ssl-keyfile", str(nonsense)], str(nonsense)),
                 (["--allowed-origins", "example.org"], "--allowed-origins"),
+                (["--allowed-hosts", "http://example.org"], "--allowed-hosts"),
+                (["--allowed-hosts", "example.org:80"], "--allowed-hosts"),
             ):
                 command = [OPTIONS.gannet, "serve", OPTIONS.model, "--port", "0", *arguments]
                 ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)

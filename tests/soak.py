@@ -66,7 +66,7 @@ class Client(threading.Thread):
     def request(self):
         path, body = self.body()
         data = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: soak\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n".encode()
         most = self.random.choice((0, 1, 500, 2000, 1 << 30, 1 << 30))  # bytes that this client reads
         with socket.create_connection(self.soak.address, timeout=STALL) as connection:
             connection.sendall(head + data)

@@ -34,6 +34,7 @@ struct ServeOptions {
   std::optional<std::string> certificate;
   std::optional<std::string> key;
   std::vector<std::string> allowed_origins;
+  std::vector<std::string> allowed_hosts;
   int64_t rate_limit = 0;
   bool allow_priority = false;
   int64_t max_request_bytes = 32 << 20;
@@ -60,6 +61,14 @@ Status check(const ServeOptions& options) {
     if (!whole) {
       return invalid_input("--allowed-origins is {}; an origin looks like https://example.org, and * stands for all",
                            origin);
+    }
+  }
+  for (const auto& host : options.allowed_hosts) {
+    const bool is_name = !host.empty() && host.find('/') == std::string::npos &&
+                         (host.find(':') == std::string::npos || (host.front() == '[' && host.back() == ']'));
+    if (!is_name) {
+      return invalid_input("--allowed-hosts is {}; a host is a name without scheme and port, and * stands for all",
+                           host);
     }
   }
   for (const auto& name : options.served_model_names) {
@@ -129,6 +138,8 @@ Result<std::unique_ptr<server::HttpServer>> listen(const ServeOptions& options, 
   http.body_limit = static_cast<size_t>(options.max_request_bytes);
   http.keep_alive_interval = std::chrono::seconds(options.keep_alive_interval);
   http.allowed_origins = options.allowed_origins;
+  http.allowed_hosts = options.allowed_hosts;
+  http.guards_loopback = !options.certificate && api_keys(options).empty();  // pages have neither name nor key
   http.gate = [&api](const server::HttpRequest& head) { return api.refuse(head); };
   if (options.certificate) {
     GANNET_TRY(http.tls, server::TlsContext::load(*options.certificate, *options.key));
@@ -246,6 +257,9 @@ void add_http_options(Command& command, ServeOptions& options) {
   command.option("--ssl-keyfile", options.key, "PEM key of the certificate");
   command.option("--allowed-origins", options.allowed_origins,
                  "Origin whose web pages may use the server, given once or more; * stands for all");
+  command.option("--allowed-hosts", options.allowed_hosts,
+                 "Name that requests may use for the server, given once or more; * stands for all. Default: "
+                 "localhost, 127.0.0.1 and [::1] on a loopback address without TLS and keys, else all");
   command.option("--rate-limit", options.rate_limit, 0, 1'000'000,
                  "Requests per minute of one API key or address; 0: any number");
   command.flag("--allow-priority", options.allow_priority, "Serve requests in the order of their field priority");

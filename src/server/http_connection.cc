@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/log_context.h"
 #include "server/http_cors.h"
+#include "server/http_host.h"
 #include "server/http_transport.h"
 #include "server/http_wire.h"
 #include "server/tls.h"
@@ -414,6 +415,13 @@ auto Connection::guarded(const HttpRequest& request, Call call) const -> decltyp
 
 // The answer to a request that nobody is to handle, as its head alone tells.
 std::optional<HttpResponse> Connection::refusal(HttpRequest& request) {
+  const auto& hosts = context_.options.allowed_hosts;
+  if (const auto host = request.header("host"); !is_allowed_host(host, hosts)) {
+    const std::string message =
+        fmt::format("Host is '{}'; this server answers to {} only. --allowed-hosts names others", host.substr(0, 100),
+                    fmt::join(hosts, ", "));
+    return context_.error_page(403, message, request.path);
+  }
   const Origin origin = origin_of(request, context_.options.allowed_origins);
   if (origin == Origin::allowed) {
     for (auto& header : cors_headers(request)) more_headers_.push_back(std::move(header));

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "server/http_connection.h"
+#include "server/http_host.h"
 
 namespace gannet::server {
 
@@ -58,6 +59,7 @@ struct HttpServer::Impl {
   }
 
   Status open();
+  void guard_loopback();
   void accept();
   void wait_for_signal();
   void drain(std::chrono::milliseconds deadline);
@@ -84,10 +86,20 @@ Status HttpServer::Impl::open() {
     if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
     if (!error) {
       port = acceptor.local_endpoint().port();
+      guard_loopback();
       return {};
     }
   }
   return failed("cannot listen on {}:{}: {}", shown_host, options.port, error.message());
+}
+
+// Nobody else can reach it, but for pages in a browser on this machine.
+void HttpServer::Impl::guard_loopback() {
+  auto& options = context.options;
+  if (!options.guards_loopback || !options.allowed_hosts.empty()) return;
+  if (!acceptor.local_endpoint().address().is_loopback()) return;
+  options.allowed_hosts = loopback_hosts();
+  options.allowed_hosts.push_back(shown_host);
 }
 
 void HttpServer::Impl::accept() {

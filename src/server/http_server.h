@@ -31,6 +31,9 @@ struct HttpServerOptions {
   // Web pages of these origins may use the server from a browser, "*" for all; pages of others may only read what is
   // open to everybody.
   std::vector<std::string> allowed_origins;
+  std::vector<std::string> allowed_hosts;  // names that requests may use in Host, see http_host.h; none: all
+  // Without allowed_hosts, and on a loopback address: the names of this machine, and `host`.
+  bool guards_loopback = false;
   std::shared_ptr<TlsContext> tls;  // null: plain HTTP
   Gate gate;                        // empty: every request is read and handled
 };

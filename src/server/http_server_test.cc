@@ -316,6 +316,46 @@ TEST_F(HttpServerTest, AnswersExpectContinue) {
   EXPECT_EQ(refused.read_response().status, 417);
 }
 
+TEST_F(HttpServerTest, AnswersToItsOwnNamesOnly) {
+  HttpServerOptions options;
+  options.allowed_hosts = {"localhost", "api.example"};
+  start(options);
+  const auto status = [this](const std::string& host) {
+    auto client = connect();
+    client.send("GET /echo HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
+    return client.read_response().status;
+  };
+  EXPECT_EQ(status("localhost:8000"), 200);
+  EXPECT_EQ(status("API.example"), 200);
+  EXPECT_EQ(status("evil.example:8000"), 403);
+  auto client = connect();
+  const auto refused = client.request("POST", "/echo", "x", "Origin: http://test\r\n");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_THAT(refused.body, HasSubstr("Host is 'test'"));
+  EXPECT_THAT(refused.body, HasSubstr("localhost, api.example only. --allowed-hosts"));
+}
+
+TEST(HttpServer, GuardsALoopbackAddress) {
+  HttpServerOptions options;
+  options.guards_loopback = true;
+  auto server = HttpServer::listen(
+      std::move(options), [](const HttpRequest&) { return HttpResponse(); },
+      [](int status, const std::string&, std::string_view) {
+        HttpResponse response;
+        response.status = status;
+        return response;
+      });
+  ASSERT_TRUE(server);
+  std::thread thread([&] { (*server)->run(); });
+  for (const auto& [host, status] : {std::pair("evil.example", 403), std::pair("127.0.0.1:8000", 200)}) {
+    TestConnection client((*server)->port());
+    client.send(std::string("GET /x HTTP/1.1\r\nHost: ") + host + "\r\n\r\n");
+    EXPECT_EQ(client.read_response().status, status) << host;
+  }
+  (*server)->stop();
+  thread.join();
+}
+
 TEST_F(HttpServerTest, TurnsRequestsAwayBeforeTheirBody) {
   HttpServerOptions options;
   options.gate = [](const HttpRequest& head) -> std::optional<HttpResponse> {
