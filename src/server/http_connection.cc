@@ -454,7 +454,10 @@ awaitable<Reply> Connection::handle_on_worker(HttpRequest request) {
     BusyWorkers& busy = self->context_.busy;
     if (!busy.begin()) return;
     const auto call = [&] { return self->context_.handler(job->request); };
-    job->reply = self->guarded(job->request, call);
+    {
+      const WorkerPermit permit(self->context_.permits);
+      job->reply = self->guarded(job->request, call);
+    }
     busy.end();
     auto deliver = [self, job] {
       job->done = true;

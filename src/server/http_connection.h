@@ -16,6 +16,7 @@
 
 #include "server/http.h"
 #include "server/http_server.h"
+#include "server/worker_permits.h"
 
 // Inside of the HTTP server: only http_server.cc, http_connection.cc and its test include this.
 namespace gannet::server {
@@ -69,6 +70,8 @@ class WakeQueue : public std::enable_shared_from_this<WakeQueue> {
 
 // What all connections of a server share. Touched by the network thread only, but for `open` and the workers.
 struct ConnectionContext {
+  explicit ConnectionContext(int working) : permits(working) {}
+
   HttpServerOptions options;
   Handler handler;
   ErrorPage error_page;
@@ -76,6 +79,7 @@ struct ConnectionContext {
   std::shared_ptr<WakeQueue> wakes;
   boost::asio::thread_pool* workers = nullptr;  // not owned
   BusyWorkers busy;
+  WorkerPermits permits;
   bool draining = false;
   std::unordered_map<Connection*, std::weak_ptr<Connection>> connections;
   std::atomic<size_t> open{0};

@@ -52,7 +52,8 @@ struct HttpServer::Impl {
   std::string shown_host;
   uint16_t port = 0;
 
-  explicit Impl(HttpServerOptions options) : workers(static_cast<size_t>(options.worker_threads)) {
+  explicit Impl(HttpServerOptions options)
+      : context(options.worker_threads), workers(static_cast<size_t>(options.worker_threads + options.paused_threads)) {
     context.options = std::move(options);
     context.workers = &workers;
     context.wakes = std::make_shared<WakeQueue>(io.get_executor());

@@ -21,7 +21,8 @@ struct HttpServerOptions {
   size_t header_limit = 64 << 10;                    // bytes of request line and headers; more is answered with 431
   size_t body_limit = 32 << 20;                      // bytes of a request's body; more is answered with 413
   size_t max_connections = 0;                        // more are answered with 503; 0: what the open-file limit allows
-  int worker_threads = 2;                            // threads that handle requests with a body
+  int worker_threads = 2;                            // that handle requests with a body at once
+  int paused_threads = 32;                           // more of them, that may wait for something slow (WorkerPause)
   std::chrono::milliseconds idle_timeout{120'000};   // between two requests of a connection
   std::chrono::milliseconds header_timeout{30'000};  // for all of a request's headers, then 408
   std::chrono::milliseconds body_timeout{30'000};    // without any byte of a body, then 408

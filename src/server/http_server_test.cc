@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/test_client.h"
+#include "server/worker_permits.h"
 
 namespace gannet::server {
 namespace {
@@ -129,6 +130,11 @@ class HttpServerTest : public testing::Test {
     if (request.path == "/stream") return std::make_unique<FedStream>(feed_);
     if (request.path == "/whole") return std::make_unique<FedWhole>(feed_);
     if (request.path == "/slow") {
+      slow_.add();
+      EXPECT_TRUE(go_on_.wait_for(1));
+    }
+    if (request.path == "/pause") {
+      const WorkerPause pause;
       slow_.add();
       EXPECT_TRUE(go_on_.wait_for(1));
     }
@@ -354,6 +360,23 @@ TEST(HttpServer, GuardsALoopbackAddress) {
   }
   (*server)->stop();
   thread.join();
+}
+
+TEST_F(HttpServerTest, WorkersThatPauseHoldUpNobody) {
+  HttpServerOptions options;
+  options.worker_threads = 2;
+  options.paused_threads = 5;
+  start(options);
+  std::vector<TestConnection> paused;
+  for (int i = 0; i < 5; ++i) {
+    paused.push_back(connect());
+    paused.back().send(TestConnection::request_text("POST", "/pause", "x"));
+  }
+  ASSERT_TRUE(slow_.wait_for(5));
+  auto client = connect();
+  EXPECT_EQ(client.request("POST", "/echo", "hello").body, "POST   5 hello");
+  go_on_.add();
+  for (auto& one : paused) EXPECT_EQ(one.read_response().status, 200);
 }
 
 TEST_F(HttpServerTest, TurnsRequestsAwayBeforeTheirBody) {

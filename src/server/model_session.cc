@@ -5,6 +5,7 @@
 
 #include "cache/record_layout.h"
 #include "checkpoint/checkpoint.h"
+#include "server/worker_permits.h"
 #include "text/unsampled_ids.h"
 
 namespace gannet::server {
@@ -76,7 +77,10 @@ Result<ModelSession> open_model(ModelFacts facts, EngineOptions options) {
 }
 
 MakeConstraint make_constraint(const ModelSession& session) {
-  return [grammars = session.grammars.get()](const text::ChatRequest& request) { return grammars->constrain(request); };
+  return [grammars = session.grammars.get()](const text::ChatRequest& request) {
+    const WorkerPause pause;  // others need not wait while a grammar is compiled, or waits for its turn
+    return grammars->constrain(request);
+  };
 }
 
 }  // namespace gannet::server
