@@ -71,8 +71,11 @@ class MessagesStream : public StreamedAnswer {
   void start(std::function<void()> wake) override { answers_.notify(wake); }
   std::string content_type() const override { return "text/event-stream"; }
   Headers headers() const override { return stream_headers(); }
-  // Clients expect message_start before any other event.
-  std::string_view keep_alive() const override { return begun_ ? kPing : kSsePing; }
+  // Clients expect message_start before any other event, and nothing but events.
+  void keep_alive(std::string& out) override {
+    if (!std::exchange(begun_, true)) write_start(out);
+    out += kPing;
+  }
   int64_t tokens() const override { return answers_.completion_tokens(); }
 
   bool pull(std::string& out) override {

@@ -146,6 +146,27 @@ TEST_F(AnthropicMessagesTest, TellsThatItBeganBeforeTheFirstToken) {
   EXPECT_TRUE(client.read_through("event: message_stop\n"));
 }
 
+// Nothing but events may come, and message_start first: it does not wait for an engine that is busy.
+TEST_F(AnthropicMessagesTest, KeepsAConnectionWithEventsWhileItWaits) {
+  engine_.by_steps = true;
+  engine_.queued = true;
+  script("Hi");
+  HttpServerOptions options;
+  options.keep_alive_interval = std::chrono::milliseconds(5);
+  start(options);
+  TestJson json = body();
+  json["stream"] = true;
+  auto client = connect();
+  client.send(TestConnection::request_text("POST", kPath, json.dump()));
+  EXPECT_EQ(client.read_head().status, 200);
+  EXPECT_THAT(*client.read_chunk(), testing::StartsWith("event: message_start\n"));
+  EXPECT_EQ(*client.read_chunk(), "event: ping\ndata: {\"type\":\"ping\"}\n\n");
+  engine_.step(engine_.script.size());
+  const auto rest = client.read_through("event: message_stop\n");
+  ASSERT_TRUE(rest);
+  EXPECT_EQ(rest->find("message_start"), std::string::npos);
+}
+
 TEST_F(AnthropicMessagesTest, HidesReasoningIfAsked) {
   script("Hm</think>Yes");
   start();

@@ -61,8 +61,8 @@ class StreamedAnswer : public PendingAnswer {
   virtual Headers headers() const { return {}; }
   // Appends what can be sent now; true when the body is complete.
   virtual bool pull(std::string& out) = 0;
-  // Sent when there has been nothing to send for a while; empty: nothing.
-  virtual std::string_view keep_alive() const = 0;
+  // Appends what tells a client, when there has been nothing to send for a while, that its answer will come.
+  virtual void keep_alive(std::string& out) = 0;
 };
 
 using Reply = std::variant<HttpResponse, std::unique_ptr<WholeAnswer>, std::unique_ptr<StreamedAnswer>>;

@@ -113,6 +113,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   awaitable<bool> write_all(std::string_view data);
   size_t write_now(std::string_view data);
   bool pull(StreamedAnswer& answer, std::string& out) const;
+  std::optional<HttpResponse> poll(WholeAnswer& answer) const;
   awaitable<void> pause();
   awaitable<void> refuse(int status, std::string message);
   awaitable<void> linger();
@@ -148,6 +149,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool gone_ = false;      // the client closed its side
   bool aborted_ = false;   // we cut it off
   bool broken_ = false;    // an answer could not be written whole
+  bool failed_ = false;    // something threw in the middle of a request
   bool watching_ = false;  // a read is pending that tells when the client goes
   bool end_watch_ = false;
   bool streaming_ = false;
@@ -158,6 +160,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool http11_ = true;
   Headers more_headers_;  // of its response, beside the handler's
   RequestRecord record_;
+  bool recording_ = false;  // of a request that is not over
   Clock::time_point began_;
 };
 
@@ -187,7 +190,10 @@ void Connection::finish(const std::exception_ptr& error) {
   try {
     if (error) std::rethrow_exception(error);
   } catch (const std::exception& exception) {
+    const LogContext context(record_.id);
     spdlog::error("a connection failed inside the server: {}", exception.what());
+    failed_ = true;
+    if (recording_) end_record();
   }
   transport_->close();
   context_.connections.erase(this);
@@ -284,13 +290,16 @@ awaitable<bool> Connection::skip_body(Parser& parser) {
 
 void Connection::begin_record() {
   began_ = Clock::now();
+  recording_ = true;
   record_ = RequestRecord();
   record_.remote = remote_;
   more_headers_.clear();
 }
 
 void Connection::end_record() {
+  recording_ = false;
   if (gone_ || aborted_ || broken_) record_.status = kClientGone;
+  if (failed_) record_.status = 500;
   record_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   if (context_.observer) context_.observer(record_);
 }
@@ -508,13 +517,12 @@ awaitable<void> Connection::send_whole(WholeAnswer& answer) {
   {
     const LogContext context(record_.id);
     answer.start(wake_up());
-    start_watch();
-    response = answer.poll();
   }
+  start_watch();
+  response = poll(answer);
   while (!response && !gone_ && !aborted_) {
     co_await wait_signal(Clock::time_point::max());
-    const LogContext context(record_.id);
-    response = answer.poll();
+    response = poll(answer);
   }
   record_.tokens = answer.tokens();
   co_await end_watch();
@@ -571,7 +579,7 @@ awaitable<void> Connection::send_pieces(StreamedAnswer& answer, bool chunked) {
         co_await wait_signal(next_sign);
         continue;
       }
-      piece = answer.keep_alive();
+      answer.keep_alive(piece);
     }
     framed.clear();
     frame(piece, chunked, complete, framed);
@@ -582,6 +590,17 @@ awaitable<void> Connection::send_pieces(StreamedAnswer& answer, bool chunked) {
   }
 }
 
+std::optional<HttpResponse> Connection::poll(WholeAnswer& answer) const {
+  const LogContext context(record_.id);
+  try {
+    return answer.poll();
+  } catch (const std::exception& error) {
+    spdlog::error("{} {} failed inside the server: {}", record_.method, record_.path, error.what());
+    return context_.error_page(500, "the server failed while it answered this request", record_.path);
+  }
+}
+
+// What it throws ends the connection: a part of the answer has been sent already.
 bool Connection::pull(StreamedAnswer& answer, std::string& out) const {
   const LogContext context(record_.id);
   return answer.pull(out);

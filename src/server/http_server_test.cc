@@ -74,7 +74,7 @@ class FedStream : public StreamedAnswer {
     out += std::exchange(feed_.data, {});
     return feed_.complete;
   }
-  std::string_view keep_alive() const override { return ": waiting\n\n"; }
+  void keep_alive(std::string& out) override { out += ": waiting\n\n"; }
 
  private:
   Feed& feed_;
@@ -95,6 +95,22 @@ class FedWhole : public WholeAnswer {
  private:
   FedStream stream_;
   Feed& feed_;
+};
+
+class FailingStream : public FedStream {
+ public:
+  using FedStream::FedStream;
+  bool pull(std::string& out) override {
+    FedStream::pull(out);
+    if (out == "boom") throw std::runtime_error("boom");
+    return false;
+  }
+};
+
+class FailingWhole : public FedWhole {
+ public:
+  using FedWhole::FedWhole;
+  std::optional<HttpResponse> poll() override { throw std::runtime_error("boom"); }
 };
 
 class HttpServerTest : public testing::Test {
@@ -128,6 +144,8 @@ class HttpServerTest : public testing::Test {
     HttpResponse response;
     response.content_type = "text/plain";
     if (request.path == "/stream") return std::make_unique<FedStream>(feed_);
+    if (request.path == "/failing-stream") return std::make_unique<FailingStream>(feed_);
+    if (request.path == "/failing-whole") return std::make_unique<FailingWhole>(feed_);
     if (request.path == "/whole") return std::make_unique<FedWhole>(feed_);
     if (request.path == "/slow") {
       slow_.add();
@@ -256,6 +274,26 @@ TEST_F(HttpServerTest, RecordsEveryRequest) {
   ASSERT_TRUE(feed_.started.wait_for(1));
   leaver.close();
   EXPECT_EQ(record(3).status, kClientGone);
+}
+
+TEST_F(HttpServerTest, RecordsAnswersThatFail) {
+  start();
+  auto whole = connect();
+  EXPECT_EQ(whole.request("POST", "/failing-whole", "x").status, 500);
+  EXPECT_EQ(record(1).status, 500);
+  EXPECT_EQ(whole.request("GET", "/echo").status, 200) << "the connection goes on";
+
+  auto stream = connect();
+  stream.send(TestConnection::request_text("GET", "/failing-stream", "", "X-Request-Id: mine\r\n"));
+  EXPECT_EQ(stream.read_head().status, 200);
+  ASSERT_TRUE(feed_.started.wait_for(2));
+  feed_.push("begin");
+  EXPECT_EQ(stream.read_chunk(), "begin");
+  feed_.push("boom");
+  EXPECT_EQ(stream.read_chunk(), std::nullopt);
+  EXPECT_EQ(record(3).status, 500);
+  EXPECT_EQ(record(3).id, "mine");
+  EXPECT_EQ(record(3).path, "/failing-stream");
 }
 
 TEST_F(HttpServerTest, LetsWebPagesInOnlyWhenTheyAreListed) {

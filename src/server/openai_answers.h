@@ -44,7 +44,7 @@ class OpenAiStream : public StreamedAnswer {
   void start(std::function<void()> wake) override { answers_.notify(wake); }
   std::string content_type() const override { return "text/event-stream"; }
   Headers headers() const override { return stream_headers(); }
-  std::string_view keep_alive() const override { return kSsePing; }
+  void keep_alive(std::string& out) override { out += kSsePing; }
   int64_t tokens() const override { return answers_.completion_tokens(); }
   bool pull(std::string& out) override;
 

@@ -22,6 +22,7 @@ class ScriptedEngine : public Engine {
   gannet::FinishReason finish = gannet::FinishReason::stop;
   std::optional<Error> failure;  // ends the answer in place of `finish`
   bool by_steps = false;         // tokens come with step() only
+  bool queued = false;           // no request begins before its first token
   bool with_logprobs = false;    // as if every token had logprob -0.5 and one rival; of prompts -0.25
   int64_t cached_tokens = 0;     // of every prompt, as far as it goes
   int64_t context = 4096;
@@ -55,7 +56,7 @@ class ScriptedEngine : public Engine {
       changed_.notify_all();
     }
     const auto length = static_cast<int64_t>(request.prompt.size());
-    if (request.on_start) request.on_start(std::min(cached_tokens, length));
+    if (request.on_start && !queued) request.on_start(std::min(cached_tokens, length));
     if (request.sampling.prompt_logprobs >= 0) request.on_prompt(prompt_logprobs(request.prompt));
     if (!by_steps) advance(id, script.size() + 1);
     return id;
