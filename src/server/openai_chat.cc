@@ -6,6 +6,7 @@
 #include "server/answer_conversation.h"
 #include "server/openai_answers.h"
 #include "server/openai_json.h"
+#include "server/text_logprobs.h"
 #include "text/chat_encoder.h"
 #include "text/protocol/chat_body.h"
 
@@ -14,28 +15,9 @@ namespace {
 
 using text::Delta;
 
-OrderedJson logprob_entry(const OpenAiResponse& response, int32_t id, float logprob) {
-  OrderedJson entry;
-  const std::string text = token_display(*response.tokenizer, id);
-  entry["token"] = response.token_name(id);
-  entry["logprob"] = finite_logprob(logprob);
-  entry["bytes"] = OrderedJson::array();
-  for (const char byte : text) entry["bytes"].push_back(static_cast<unsigned char>(byte));
-  return entry;
-}
-
 // Null without tokens that have one.
 OrderedJson logprobs_json(const OpenAiResponse& response, const std::vector<Token>& tokens) {
-  OrderedJson content = OrderedJson::array();
-  for (const auto& token : tokens) {
-    if (!token.logprob) continue;
-    OrderedJson entry = logprob_entry(response, token.logprob->id, token.logprob->logprob);
-    entry["top_logprobs"] = OrderedJson::array();
-    for (const auto& other : token.top_logprobs) {
-      entry["top_logprobs"].push_back(logprob_entry(response, other.id, other.logprob));
-    }
-    content.push_back(std::move(entry));
-  }
+  OrderedJson content = token_logprobs_json(*response.tokenizer, tokens, response.tokens_as_ids);
   if (content.empty()) return nullptr;
   OrderedJson json;
   json["content"] = std::move(content);

@@ -155,12 +155,11 @@ ApiResult<void> continue_previous(const ServedModel& model, Json& body) {
   return {};
 }
 
-bool includes_sealed_reasoning(const Json& body) {
+bool includes(const Json& body, std::string_view wanted) {
   const Json* include = body.find("include");
   if (include == nullptr || include->array() == nullptr) return false;
-  return std::any_of(include->array()->begin(), include->array()->end(), [](const Json& name) {
-    return name.string() != nullptr && *name.string() == "reasoning.encrypted_content";
-  });
+  return std::any_of(include->array()->begin(), include->array()->end(),
+                     [wanted](const Json& name) { return name.string() != nullptr && *name.string() == wanted; });
 }
 
 ApiResult<text::ChatRequest> read_chat(const ServedModel& model, Json& body) {
@@ -177,12 +176,13 @@ ApiResult<Reply> answer(const ServedModel& model, const HttpRequest& request) {
   auto body = text::parse_body(request.body);
   if (!body) return tl::unexpected(api_error(body.error()));
   GANNET_TRY(text::ChatRequest chat, read_chat(model, *body));
-  chat.sampling.logprobs = false;  // none are sent
+  if (includes(*body, "message.output_text.logprobs")) chat.sampling.logprobs = true;
   const auto store = Fields::of(*body, "").value().flag_or("store", true);
   if (!store) return tl::unexpected(api_error(store.error()));
 
   const std::string id = new_id("resp_");
-  ResponsesWriter writer(response_object(model, *body, chat, id, *store), chat, includes_sealed_reasoning(*body));
+  ResponsesWriter writer(response_object(model, *body, chat, id, *store), chat, *model.tokenizer,
+                         includes(*body, "reasoning.encrypted_content"));
   auto answers = answer_conversation(model, chat, id);
   if (!answers) {
     if (!chat.stream || answers.error().code != "context_length_exceeded") return tl::unexpected(answers.error());

@@ -36,13 +36,17 @@ std::string_view failure_code(const ApiError& error) {
 
 }  // namespace
 
-ResponsesWriter::ResponsesWriter(OrderedJson response, const text::ChatRequest& chat, bool seals_reasoning)
+ResponsesWriter::ResponsesWriter(OrderedJson response, const text::ChatRequest& chat, const text::Tokenizer& tokenizer,
+                                 bool seals_reasoning)
     : response_(std::move(response)),
       namespaces_(chat.namespaces),
       search_name_(chat.tool_search_name),
       custom_tools_(chat.custom_tools),
       shows_reasoning_(chat.include_reasoning),
-      seals_reasoning_(seals_reasoning) {}
+      shows_logprobs_(chat.sampling.logprobs),
+      seals_reasoning_(seals_reasoning),
+      tokenizer_(&tokenizer),
+      tokens_(tokenizer) {}
 
 void ResponsesWriter::begin(std::string& out) {
   write_response("response.created", out);
@@ -50,7 +54,13 @@ void ResponsesWriter::begin(std::string& out) {
 }
 
 void ResponsesWriter::take(const Answer& answer, const Answer::Step& step, std::string& out) {
+  if (shows_logprobs_) tokens_.push(step.tokens);
   for (const auto& delta : step.deltas) take_delta(answer, delta, out);
+}
+
+OrderedJson ResponsesWriter::take_logprobs(const std::string& text) {
+  if (!shows_logprobs_) return OrderedJson::array();
+  return token_logprobs_json(*tokenizer_, tokens_.take(text));
 }
 
 void ResponsesWriter::take_delta(const Answer& answer, const Delta& delta, std::string& out) {
@@ -58,6 +68,7 @@ void ResponsesWriter::take_delta(const Answer& answer, const Delta& delta, std::
     case Delta::Kind::reasoning:
     case Delta::Kind::content: {
       const bool is_reasoning = delta.kind == Delta::Kind::reasoning;
+      OrderedJson logprobs = take_logprobs(delta.text);
       if (is_reasoning && !shows_reasoning_) return;
       const Item kind = is_reasoning ? Item::reasoning : Item::message;
       if (open_ != kind) open_text(kind, out);
@@ -65,7 +76,10 @@ void ResponsesWriter::take_delta(const Answer& answer, const Delta& delta, std::
       OrderedJson event = item_event(is_reasoning ? "response.reasoning_text.delta" : "response.output_text.delta");
       event["content_index"] = 0;
       event["delta"] = delta.text;
-      if (!is_reasoning) event["logprobs"] = OrderedJson::array();
+      if (!is_reasoning) {
+        for (const auto& entry : logprobs) logprobs_.push_back(entry);
+        event["logprobs"] = std::move(logprobs);
+      }
       return write(std::move(event), out);
     }
     case Delta::Kind::tool_call:
@@ -89,7 +103,7 @@ void ResponsesWriter::open_text(Item kind, std::string& out) {
   open(kind, std::move(item), out);
   OrderedJson event = item_event("response.content_part.added");
   event["content_index"] = 0;
-  event["part"] = text_part("");
+  event["part"] = text_part("", OrderedJson::array());
   write(std::move(event), out);
 }
 
@@ -130,6 +144,7 @@ void ResponsesWriter::open(Item kind, OrderedJson item, std::string& out) {
   open_ = kind;
   item_ = std::move(item);
   text_.clear();
+  logprobs_ = OrderedJson::array();
   item_["id"] = fmt::format("{}{}_{}", item_["id"].get<std::string>(), response_["id"].get<std::string>(),
                             response_["output"].size());
   OrderedJson event;
@@ -161,13 +176,13 @@ void ResponsesWriter::close_text(std::string& out) {
   OrderedJson text = item_event(is_reasoning ? "response.reasoning_text.done" : "response.output_text.done");
   text["content_index"] = 0;
   text["text"] = text_;
-  if (!is_reasoning) text["logprobs"] = OrderedJson::array();
+  if (!is_reasoning) text["logprobs"] = logprobs_;
   write(std::move(text), out);
   OrderedJson part = item_event("response.content_part.done");
   part["content_index"] = 0;
-  part["part"] = text_part(text_);
+  part["part"] = text_part(text_, logprobs_);
   write(std::move(part), out);
-  item_["content"].push_back(text_part(text_));
+  item_["content"].push_back(text_part(text_, logprobs_));
   if (is_reasoning && seals_reasoning_) item_["encrypted_content"] = text::seal_reasoning(text_);
 }
 
@@ -185,12 +200,12 @@ void ResponsesWriter::close_call(std::string& out) {
   write(std::move(event), out);
 }
 
-OrderedJson ResponsesWriter::text_part(const std::string& text) const {
+OrderedJson ResponsesWriter::text_part(const std::string& text, const OrderedJson& logprobs) const {
   OrderedJson part;
   part["type"] = open_ == Item::reasoning ? "reasoning_text" : "output_text";
   if (open_ == Item::message) {
     part["annotations"] = OrderedJson::array();
-    part["logprobs"] = OrderedJson::array();
+    part["logprobs"] = logprobs;
   }
   part["text"] = text;
   return part;

@@ -6,6 +6,7 @@
 
 #include "server/answer_set.h"
 #include "server/openai_json.h"
+#include "server/text_logprobs.h"
 #include "text/chat_request.h"
 
 namespace gannet::server {
@@ -14,8 +15,10 @@ namespace gannet::server {
 // drops the events.
 class ResponsesWriter {
  public:
-  // `response`: the object as it is before anything was generated. `chat` says how the names of calls came about.
-  ResponsesWriter(OrderedJson response, const text::ChatRequest& chat, bool seals_reasoning);
+  // `response`: the object as it is before anything was generated. `chat` says how the names of calls came about, and
+  // whether its text shows log-probabilities. The tokenizer must outlive the object.
+  ResponsesWriter(OrderedJson response, const text::ChatRequest& chat, const text::Tokenizer& tokenizer,
+                  bool seals_reasoning);
 
   // In this order: begin(), take() for each step of the answer, then finish() or fail(). All append events.
   void begin(std::string& out);
@@ -37,7 +40,8 @@ class ResponsesWriter {
   void close(std::string_view status, std::string& out);
   void close_text(std::string& out);
   void close_call(std::string& out);
-  OrderedJson text_part(const std::string& text) const;
+  OrderedJson text_part(const std::string& text, const OrderedJson& logprobs) const;
+  OrderedJson take_logprobs(const std::string& text);
   // An event about the open item.
   OrderedJson item_event(const char* type) const;
   void write(OrderedJson event, std::string& out);
@@ -48,11 +52,15 @@ class ResponsesWriter {
   const std::string search_name_;
   const std::vector<std::string> custom_tools_;
   const bool shows_reasoning_;
+  const bool shows_logprobs_;
   const bool seals_reasoning_;
+  const text::Tokenizer* tokenizer_;
+  TextLogprobs tokens_;
   int64_t sequence_number_ = 0;
   Item open_ = Item::none;
-  OrderedJson item_;  // the open one
-  std::string text_;  // of the open item: its text, arguments or input
+  OrderedJson item_;                             // the open one
+  std::string text_;                             // of the open item: its text, arguments or input
+  OrderedJson logprobs_ = OrderedJson::array();  // of its text
 };
 
 }  // namespace gannet::server

@@ -103,6 +103,38 @@ TEST_F(ResponsesTest, SplitsTheNamesOfNamespacedTools) {
   EXPECT_EQ(arguments, 2);
 }
 
+TEST_F(ResponsesTest, TellsTheLogprobsOfItsText) {
+  engine_.with_logprobs = true;
+  script("Hm so</think>Hello there");
+  start();
+  TestJson json = body(true);
+  json["include"] = {"message.output_text.logprobs"};
+  const auto part = post(kPath, json)["output"][1]["content"][0];
+  std::string text;
+  for (const auto& entry : part["logprobs"]) {
+    text += entry["token"];
+    EXPECT_EQ(entry["logprob"], -0.5);
+    EXPECT_EQ(entry["top_logprobs"].size(), 2);
+    EXPECT_EQ(entry["bytes"].size(), entry["token"].get<std::string>().size());
+  }
+  EXPECT_EQ(text, "Hello there");
+  EXPECT_EQ(engine_.seen()[0].sampling.logprobs, 0);
+
+  json.erase("include");
+  json["top_logprobs"] = 2;
+  TestJson streamed = TestJson::array();
+  for (const auto& event : stream_responses(json)) {
+    if (event["type"] == "response.output_text.delta") {
+      for (const auto& entry : event["logprobs"]) streamed.push_back(entry);
+    }
+    if (event["type"] == "response.output_text.done") {
+      EXPECT_EQ(event["logprobs"], part["logprobs"]);
+    }
+  }
+  EXPECT_EQ(streamed, part["logprobs"]);
+  EXPECT_EQ(engine_.seen()[1].sampling.logprobs, 2);
+}
+
 TEST_F(ResponsesTest, EncryptedContentRestoresTheReasoning) {
   script("Hm</think>Hello");
   start();
