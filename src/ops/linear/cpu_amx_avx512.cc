@@ -63,20 +63,33 @@ struct InputCheck {
   }
 };
 
-// One row's inputs of a step as pairs of bf16.
-__m512i input_pairs(const float* x, InputCheck& check) {
-  const __m512i even = _mm512_load_si512(x);
-  const __m512i odd = _mm512_load_si512(x + kPairs);
+// One row's inputs of a step as pairs of bf16: the columns of a group in their order.
+__m512i input_pairs(const float* x, int64_t step, InputCheck& check) {
+  const __m512i even = _mm512_load_si512(x + step * kStep);
+  const __m512i odd = _mm512_load_si512(x + step * kStep + kPairs);
   check.see(even);
   check.see(odd);
   return _mm512_or_si512(_mm512_srli_epi32(even, 16),
                          _mm512_and_si512(odd, _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
 }
 
+// The same for two groups of columns whose even ones are a step and whose odd ones are the next.
+__m512i split_input_pairs(const float* x, int64_t step, InputCheck& check) {
+  alignas(64) static constexpr uint16_t kUpper[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+                                                      33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  const float* from = x + step / 2 * 2 * kStep + step % 2 * kPairs;
+  const __m512i first = _mm512_load_si512(from);
+  const __m512i second = _mm512_load_si512(from + kStep);
+  check.see(first);
+  check.see(second);
+  return _mm512_permutex2var_epi16(first, _mm512_load_si512(kUpper), second);
+}
+
 template <WeightFormat format>
 class MatrixMultiplier {
  public:
-  explicit MatrixMultiplier(const LinearRange& range) : range_(range), cols_(range.weight.cols) {
+  explicit MatrixMultiplier(const LinearRange& range)
+      : range_(range), cols_(range.weight.cols), split_(format == WeightFormat::fp8 && cols_ % (2 * kStep) == 0) {
     const int64_t panel = kGroup * (cols_ / kStep) * kStepBytes;
     ahead_ = panel * ((kPrefetch + panel - 1) / panel);
   }
@@ -103,6 +116,7 @@ class MatrixMultiplier {
                                                                       : kStep / 2;
 
   static constexpr int64_t kChunk = 16;  // steps decoded at a time
+  static constexpr short kFp8Bias = 120 << 7;
   using Chunk = uint16_t[kChunk][kGroup][kStep];
 
   // ---- inputs ----
@@ -131,11 +145,15 @@ class MatrixMultiplier {
     ++good_rows_;
   }
 
+  __m512i pairs_of(const float* x, int64_t step, InputCheck& check) const {
+    return split_ ? split_input_pairs(x, step, check) : input_pairs(x, step, check);
+  }
+
   void pack_one(int64_t group) {
     const float* x = range_.x[first_row_ + group * kGroup];
     InputCheck check;
     for (int64_t step = 0; step * kStep < cols_; ++step) {
-      _mm512_storeu_si512(packed(group, step), input_pairs(x + step * kStep, check));
+      _mm512_storeu_si512(packed(group, step), pairs_of(x, step, check));
     }
     note(group * kGroup, check);
   }
@@ -147,7 +165,7 @@ class MatrixMultiplier {
       __m512i pairs[kGroup];
       for (int64_t r = 0; r < kGroup; ++r) {
         const int64_t row = std::min(r, rows - 1);
-        pairs[r] = input_pairs(range_.x[first_row_ + group * kGroup + row] + step * kStep, checks[r]);
+        pairs[r] = pairs_of(range_.x[first_row_ + group * kGroup + row], step, checks[r]);
       }
       transpose(pairs);
       uint32_t* to = packed(group, step);
@@ -188,7 +206,7 @@ class MatrixMultiplier {
     if constexpr (format == WeightFormat::bf16) return copy_bf16(codes, steps, to, o);
     if constexpr (format == WeightFormat::fp8) {
       load_fp8_scales(output, step, steps);
-      return decode_fp8(codes, steps, to, o) && scales_good_;
+      return (split_ ? decode_split_fp8(codes, steps, to, o) : decode_fp8(codes, steps, to, o)) && scales_good_;
     }
     alignas(64) uint32_t exponents[kChunk];
     const bool good = load_scales(output, step, steps, exponents);
@@ -206,9 +224,14 @@ class MatrixMultiplier {
         0, 118 << 7, 119 << 7, (119 << 7) + 64, 120 << 7, (120 << 7) + 32, (120 << 7) + 64, (120 << 7) + 96};
     alignas(64) uint32_t exponents[kChunk];
     scales_good_ = load_scales(output, step, steps, exponents);
-    for (int64_t s = 0; s < steps; ++s) {
+    for (int64_t s = 0; s < steps && split_; s += 2) {
+      const __m512i scale = _mm512_mask_set1_epi32(_mm512_set1_epi32(static_cast<int>(exponents[s])), 0xff00,
+                                                   static_cast<int>(exponents[s + 1]));
+      bias_[s / 2] = _mm512_add_epi16(scale, _mm512_set1_epi16(kFp8Bias));
+    }
+    for (int64_t s = 0; s < steps && !split_; ++s) {
       const __m512i scale = _mm512_set1_epi32(static_cast<int>(exponents[s]));
-      bias_[s] = _mm512_add_epi16(scale, _mm512_set1_epi16(120 << 7));
+      bias_[s] = _mm512_add_epi16(scale, _mm512_set1_epi16(kFp8Bias));
       subnormal_[s] = _mm512_maskz_add_epi16(0xfe, _mm512_load_si512(kSubnormal), scale);
     }
   }
@@ -230,6 +253,43 @@ class MatrixMultiplier {
       _mm512_store_si512(to[s][o], _mm512_ternarylogic_epi32(value, _mm512_slli_epi16(bytes, 8), sign, 0xf8));
     }
     return _mm512_cmpeq_epi16_mask(most, _mm512_set1_epi16(0x7f)) == 0;  // NaN
+  }
+
+  // 64 codes at a time, the even and the odd ones each as they lie in 16 bits: the sign goes to bit 15, the others from
+  // bit 10 on, and what else the arithmetic shift leaves is cut away.
+  bool decode_split_fp8(const uint8_t* codes, int64_t steps, Chunk& to, int64_t o) const {
+    const __m512i bits = _mm512_set1_epi16(static_cast<short>(0x87f0));
+    __m512i most = _mm512_setzero_si512();
+    for (int64_t s = 0; s < steps; s += 2) {
+      const __m512i bytes = _mm512_loadu_si512(codes + s * kStep);
+      const __m512i bias = bias_[s / 2];
+      most = _mm512_max_epu8(most, _mm512_and_si512(bytes, _mm512_set1_epi8(0x7f)));
+      if (_mm512_testn_epi8_mask(bytes, _mm512_set1_epi8(0x78)) != 0) {
+        _mm512_store_si512(to[s][o], with_subnormal(_mm512_slli_epi16(bytes, 8), bias));
+        _mm512_store_si512(to[s + 1][o], with_subnormal(bytes, bias));
+        continue;
+      }
+      const __m512i even = _mm512_and_si512(_mm512_srai_epi16(_mm512_slli_epi16(bytes, 8), 4), bits);
+      const __m512i odd = _mm512_and_si512(_mm512_srai_epi16(bytes, 4), bits);
+      _mm512_store_si512(to[s][o], _mm512_add_epi16(even, bias));
+      _mm512_store_si512(to[s + 1][o], _mm512_add_epi16(odd, bias));
+    }
+    return _mm512_cmpeq_epi8_mask(most, _mm512_set1_epi8(0x7f)) == 0;  // NaN
+  }
+
+  // Of the codes in the upper bytes, some of which are subnormal or zero.
+  static __m512i with_subnormal(__m512i words, __m512i bias) {
+    // 1 to 7 times 2^-9.
+    alignas(64) static constexpr uint16_t kSubnormal[32] = {
+        0, 118 << 7, 119 << 7, (119 << 7) + 64, 120 << 7, (120 << 7) + 32, (120 << 7) + 64, (120 << 7) + 96};
+    const __m512i size = _mm512_and_si512(_mm512_srli_epi16(words, 8), _mm512_set1_epi16(0x7f));
+    const __m512i normal = _mm512_add_epi16(_mm512_slli_epi16(size, 4), bias);
+    const __m512i table = _mm512_sub_epi16(_mm512_load_si512(kSubnormal), _mm512_set1_epi16(kFp8Bias));
+    const __m512i subnormal = _mm512_add_epi16(_mm512_permutexvar_epi16(size, table), bias);
+    const __mmask32 small = _mm512_cmplt_epu16_mask(size, _mm512_set1_epi16(8));
+    const __m512i value = _mm512_mask_mov_epi16(normal, small, subnormal);
+    const __m512i sign = _mm512_and_si512(words, _mm512_set1_epi16(static_cast<short>(0x8000)));
+    return _mm512_or_si512(sign, _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(size, size), value));
   }
 
   static void decode_mxfp4(const uint8_t* codes, const uint32_t* exponents, int64_t steps, Chunk& to, int64_t o) {
@@ -409,6 +469,7 @@ class MatrixMultiplier {
 
   const LinearRange& range_;
   const int64_t cols_;
+  const bool split_;   // columns are in the order of split_input_pairs
   int64_t ahead_ = 0;  // bytes from an output's last columns to those prefetched meanwhile: one panel later, or several
   int64_t first_row_ = 0;
   int64_t rows_ = 0;
