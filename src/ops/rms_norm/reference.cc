@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/math.h"
 #include "ops/rms_norm/op.h"
 
@@ -15,7 +17,9 @@ void rms_norm_reference(const RmsNormParams& p, int64_t begin, int64_t end) {
 }
 
 void rms_norm(const Device& device, const RmsNormParams& p) {
-  device.pool->parallel_for(p.rows, 1, [&](int64_t begin, int64_t end) { rms_norm_reference(p, begin, end); });
+  constexpr int64_t kWorthAThread = 8192;  // floats: some microseconds
+  const int64_t grain = std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(1, p.size));
+  device.pool->parallel_for(p.rows, grain, [&](int64_t begin, int64_t end) { rms_norm_reference(p, begin, end); });
 }
 
 }  // namespace gannet::ops

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "ops/math.h"
@@ -7,16 +8,30 @@
 namespace gannet::ops {
 
 int64_t top_k_row(const float* scores, int64_t count, int64_t k, int32_t* chosen) {
-  int32_t* order = scratch<struct OrderTag, int32_t>(count);
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  float* sorted = scratch<struct SortedScoresTag>(count);
   int64_t finite = 0;
   for (int64_t i = 0; i < count; ++i) {
-    if (scores[i] > -std::numeric_limits<float>::infinity()) order[finite++] = static_cast<int32_t>(i);
+    sorted[finite] = scores[i];
+    finite += scores[i] > kLowest ? 1 : 0;
   }
   const int64_t taken = std::min(finite, k);
-  const auto better = [scores](int32_t a, int32_t b) { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; };
-  if (taken < finite) std::nth_element(order, order + taken, order + finite, better);
-  std::sort(order, order + taken);
-  std::copy_n(order, taken, chosen);
+  if (taken == 0) return 0;
+  // The lowest score that is taken, and how many of that size are: those at the lowest positions.
+  float bound = kLowest;
+  int64_t ties = 0;
+  if (taken < finite) {
+    std::nth_element(sorted, sorted + taken - 1, sorted + finite, std::greater<>());
+    bound = sorted[taken - 1];
+    ties = std::count(sorted, sorted + taken, bound);
+  }
+  int64_t n = 0;
+  for (int64_t i = 0; i < count && n < taken; ++i) {
+    const bool tie = scores[i] == bound && ties > 0;
+    chosen[n] = static_cast<int32_t>(i);
+    n += scores[i] > bound || tie ? 1 : 0;
+    ties -= tie ? 1 : 0;
+  }
   return taken;
 }
 
