@@ -236,23 +236,23 @@ void Model::Forward::publish(int64_t n) {
   linear(work_.operand, weights.wkv, work_.kv, false);
   if (weights.wgate) linear(work_.operand, *weights.wgate, work_.gate, false);
 
-  std::vector<ops::InsertSequence> sequences;
+  insert_sequences_.clear();
   for (const RowSet::Range& range : rows_.ranges) {
     const int64_t replayed = std::clamp<int64_t>(range.state->cached() - range.start, 0, range.rows);
-    sequences.push_back({.first_row = range.first_row + replayed,
-                         .rows = range.rows - replayed,
-                         .start = range.start + replayed,
-                         .pending = range.state->pending(plan.kv_source),
-                         .entries = range.state->entries(plan.kv_source),
-                         .keys = range.state->keys(plan.kv_source)});
+    insert_sequences_.push_back({.first_row = range.first_row + replayed,
+                                 .rows = range.rows - replayed,
+                                 .start = range.start + replayed,
+                                 .pending = range.state->pending(plan.kv_source),
+                                 .entries = range.state->entries(plan.kv_source),
+                                 .keys = range.state->keys(plan.kv_source)});
   }
   ops::insert_global(device_, {.a = work_.kv.data(),
                                .gate = weights.wgate ? work_.gate.data() : nullptr,
                                .ratio = plan.ratio,
                                .head_dim = config_.head_dim,
                                .index_dim = config_.index_head_dim,
-                               .sequences = sequences.data(),
-                               .sequence_count = static_cast<int64_t>(sequences.size()),
+                               .sequences = insert_sequences_.data(),
+                               .sequence_count = std::ssize(insert_sequences_),
                                .norm = weights.norm,
                                .index_key = weights.index_key,
                                .index_norm = weights.index_norm,
@@ -385,9 +385,9 @@ bool Model::Forward::select_all(int64_t n, int64_t begin, int64_t end) {
 
 void Model::Forward::select_tile(int64_t n, int64_t begin, int64_t end) {
   const LayerPlan& plan = plan_.layers[n];
-  std::vector<ops::PagedRecords> keys;
+  index_keys_.clear();
   for (int64_t r = begin; r < end; ++r) {
-    keys.push_back(rows_.ranges[rows_.sequence_of[r]].state->keys(plan.kv_source));
+    index_keys_.push_back(rows_.ranges[rows_.sequence_of[r]].state->keys(plan.kv_source));
   }
   const int64_t stride = plan.restricted ? work_.candidate_stride : work_.score_stride;
   const int32_t* entries = plan.restricted ? &work_.candidates[begin * stride] : nullptr;
@@ -399,7 +399,7 @@ void Model::Forward::select_tile(int64_t n, int64_t begin, int64_t end) {
                               .heads = config_.index_n_heads,
                               .dim = config_.index_head_dim,
                               .frequencies = &compressed_frequencies_,
-                              .keys = keys.data(),
+                              .keys = index_keys_.data(),
                               .visible = counts,
                               .entries = entries,
                               .scores = work_.scores.data(),
@@ -487,7 +487,8 @@ void Model::Forward::apply(const float* y, const uint16_t* norm) {
 void Model::Forward::head(const Batch& batch, float* logits) {
   if (batch.logit_rows.empty()) return;
   // The wanted rows move to the front; nothing behind the last layer needs the others.
-  std::vector<int32_t> from;
+  std::vector<int32_t>& from = head_rows_;
+  from.clear();
   for (int64_t r = 0; r < rows_.rows(); ++r) {
     if (std::binary_search(batch.logit_rows.begin(), batch.logit_rows.end(), rows_.batch_row[r])) {
       from.push_back(static_cast<int32_t>(r));

@@ -7,6 +7,7 @@
 
 #include "model/model.h"
 #include "ops/attention/op.h"
+#include "ops/kv_insert/op.h"
 
 namespace gannet {
 
@@ -112,7 +113,11 @@ class Model::Forward final : public ForwardPass {
 
   Workspace work_;
   RowSet rows_;
+  // Of the op at work; members, so that their memory stays.
   std::vector<ops::AttentionSequence> attention_sequences_;
+  std::vector<ops::InsertSequence> insert_sequences_;
+  std::vector<ops::PagedRecords> index_keys_;
+  std::vector<int32_t> head_rows_;
 };
 
 }  // namespace gannet
