@@ -37,8 +37,8 @@ std::vector<float> frequencies(const Config& config, bool compressed) {
                                 .original_length = compressed ? yarn.original_max_position_embeddings : 0});
 }
 
-RowSet all_rows(const Batch& batch) {
-  RowSet set;
+void find_all_rows(const Batch& batch, RowSet& set) {
+  set.clear();
   for (const SequenceRows& sequence : batch.sequences) {
     GANNET_CHECK(sequence.first_row == set.rows());
     const int64_t start = sequence.state->length();
@@ -49,12 +49,11 @@ RowSet all_rows(const Batch& batch) {
     }
     set.ranges.push_back({sequence.state, sequence.first_row, sequence.rows, start});
   }
-  return set;
 }
 
 // Those at or behind their sequence's decoder_from().
-RowSet kept_rows(const RowSet& all) {
-  RowSet kept;
+void find_kept_rows(const RowSet& all, RowSet& kept) {
+  kept.clear();
   for (const RowSet::Range& range : all.ranges) {
     const int64_t dropped = std::clamp<int64_t>(range.state->decoder_from() - range.start, 0, range.rows);
     const int64_t first = range.first_row + dropped;
@@ -66,7 +65,6 @@ RowSet kept_rows(const RowSet& all) {
     }
     kept.ranges.push_back(rest);
   }
-  return kept;
 }
 
 // Moves the rows named by `from` (rising) to the front of a buffer of `width` floats a row.
@@ -140,7 +138,7 @@ void Model::Forward::restore_windows(SequenceState& state, const std::byte* from
 void Model::Forward::forward(const Batch& batch, float* logits, LayerObserver* observer) {
   GANNET_CHECK(batch.rows() <= max_rows_);
   if (batch.rows() == 0) return;
-  rows_ = all_rows(batch);
+  find_all_rows(batch, rows_);
   hash_ngrams(batch);
   embed(batch);
   for (int64_t n = 0; n < config_.num_hidden_layers; ++n) {
@@ -262,13 +260,13 @@ void Model::Forward::publish(int64_t n) {
 }
 
 void Model::Forward::cut_rows() {
-  RowSet kept = kept_rows(rows_);
-  if (kept.rows() == rows_.rows()) return;
-  compact(work_.streams, config_.hc_mult * config_.hidden_size, kept.batch_row);
-  compact(work_.pre, config_.hc_mult, kept.batch_row);
-  compact(work_.x, config_.hidden_size, kept.batch_row);
-  compact(work_.operand, config_.hidden_size, kept.batch_row);
-  rows_ = std::move(kept);
+  find_kept_rows(rows_, kept_);
+  if (kept_.rows() == rows_.rows()) return;
+  compact(work_.streams, config_.hc_mult * config_.hidden_size, kept_.batch_row);
+  compact(work_.pre, config_.hc_mult, kept_.batch_row);
+  compact(work_.x, config_.hidden_size, kept_.batch_row);
+  compact(work_.operand, config_.hidden_size, kept_.batch_row);
+  std::swap(rows_, kept_);
 }
 
 void Model::Forward::attention(int64_t n) {

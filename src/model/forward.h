@@ -25,6 +25,12 @@ struct RowSet {
   std::vector<Range> ranges;         // one per sequence of the batch; may be empty ones
 
   int64_t rows() const { return static_cast<int64_t>(positions.size()); }
+  void clear() {
+    positions.clear();
+    sequence_of.clear();
+    batch_row.clear();
+    ranges.clear();
+  }
 };
 
 // Buffers of one pass, sized for max_rows rows once. Activations are float (base/device.h).
@@ -113,6 +119,7 @@ class Model::Forward final : public ForwardPass {
 
   Workspace work_;
   RowSet rows_;
+  RowSet kept_;  // of cut_rows
   // Of the op at work; members, so that their memory stays.
   std::vector<ops::AttentionSequence> attention_sequences_;
   std::vector<ops::InsertSequence> insert_sequences_;

@@ -18,6 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kBlockTokens = 64;
+constexpr int64_t kReadBytes = int64_t{4} << 30;
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -117,20 +118,17 @@ class CudaModelBench final : public ModelBench {
 
   double read_bandwidth() override {
     const DeviceBuffer sum(4);
-    const auto bytes =
-        static_cast<int64_t>(std::min<double>(4e9, static_cast<double>(forward_.cache().device_bytes())));
-    const std::byte* data = forward_.cache().blocks();
-    const int64_t blocks = std::min(bytes, forward_.cache().block_count() * forward_.cache().block_bytes()) / 16 * 16;
+    const DeviceBuffer data(kReadBytes);
     std::vector<double> times;
     for (int i = 0; i < 12; ++i) {
       const auto begin = Clock::now();
       for (int j = 0; j < 4; ++j) {
-        ops::cuda::read_all(forward_.stream(), data, blocks, reinterpret_cast<uint32_t*>(sum.data()));
+        ops::cuda::read_all(forward_.stream(), data.data(), kReadBytes, reinterpret_cast<uint32_t*>(sum.data()));
       }
       GANNET_CUDA_CHECK(cudaStreamSynchronize(forward_.stream()));
       if (i > 1) times.push_back(since(begin) / 4);
     }
-    return static_cast<double>(blocks) / median(times);
+    return static_cast<double>(kReadBytes) / median(times);
   }
 
   std::string device_name() const override { return cuda_support().usable; }

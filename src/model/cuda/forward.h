@@ -215,6 +215,8 @@ class CudaForward final : public ForwardPass {
     Cost cost;
     cudaEvent_t begin, end;
   };
+  // Of all of them together; their events go.
+  static double microseconds(std::span<const TimedOp> ops);
   std::optional<std::vector<TimedOp>> timed_;
   int64_t expected_experts_ = 0;  // for the cost of a timed pass
 };
