@@ -6,22 +6,37 @@
 namespace gannet::ops::cuda {
 namespace {
 
-constexpr int64_t kMultiprocessors = 132;
+bool aligned(const void* p, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(p) % 16 == 0 && stride % 16 == 0;
+}
+
+// How many blocks share a row in attention_few; 0 stands for attention_many. Measured on an H200: clusters of the
+// larger sizes must fit on the card all at once, since they hardly overlap.
+int splits_of_few(const AttentionParams& p) {
+  const int64_t clusters = p.rows.most * ((p.heads + 15) / 16);
+  if (p.selected == nullptr) return clusters <= 56 ? 2 : 0;  // two tiles of keys
+  if (clusters <= 7) return 16;
+  if (clusters <= 14) return 8;
+  return clusters <= 28 ? 4 : 0;
+}
 
 }  // namespace
 
 int64_t attention_scratch(int64_t, int64_t) {
-  return 0;
+  return 0;  // parts of a row are merged in shared memory
 }
 
 void attention(cudaStream_t stream, const AttentionParams& p) {
   if (p.rows.most == 0) return;
-  GANNET_CHECK(p.window <= 128);
-  const int64_t blocks = p.rows.most * ((p.heads + 15) / 16);
-  const int64_t most_splits = p.selected != nullptr ? 16 : 4;
-  int splits = 1;
-  while (2 * splits <= most_splits && 2 * splits * blocks <= 2 * kMultiprocessors) splits *= 2;
-  attention_few(stream, p, splits);
+  GANNET_CHECK(p.window <= 128 && aligned(p.rings, p.ring_stride) && aligned(p.chunk, 0));
+  GANNET_CHECK(p.selected == nullptr || aligned(p.entries.base, p.entries.block_stride));
+  if (const int splits = splits_of_few(p); splits > 0) {
+    attention_few(stream, p, splits);
+  } else if (p.heads > 64) {
+    attention_few(stream, p, 1);
+  } else {
+    attention_many(stream, p, 2 * p.rows.most <= kMultiprocessors ? 2 : 1);
+  }
 }
 
 }  // namespace gannet::ops::cuda

@@ -27,55 +27,84 @@ inline constexpr float kLog2E = 1.44269504088896340736F;
 inline constexpr float kScoreScale = kKeyScale * kLog2E * 0.04419417382415922F;  // 512^-1/2
 inline constexpr float kLowestScore = -1e30F;
 
-// A row's keys are numbered: the window from the oldest on, then the selected entries.
+// A row's keys come in tiles of one kind: first those of the selected entries, then those of the window, from the
+// oldest position on. The last tile of a kind may hold fewer keys; behind them the last one is repeated, without
+// weight.
+inline constexpr int kTile = 64;
+// Eight warps load and decode a tile, each a row of eight keys.
+inline constexpr int kWarpKeys = 8;
+
 struct RowKeys {
   int64_t row;
   Sequence sequence;
   int position;
-  int window_keys;
-  int count;
+  int first_position;  // of the window
+  int entries, window_keys;
+  int entry_tiles, tiles;
+
+  // Number of keys in a tile.
+  __device__ int tile_keys(int tile) const {
+    return tile < entry_tiles ? entries - tile * kTile : window_keys - (tile - entry_tiles) * kTile;
+  }
 };
 
 __device__ inline RowKeys row_keys(const AttentionParams& p, int64_t row) {
   RowKeys keys;
   keys.row = row;
-  keys.sequence = p.rows.sequences[p.rows.sequence_of[row]];
   keys.position = p.rows.positions[row];
-  const int from = max(keys.sequence.window_from, keys.position - static_cast<int>(p.window) + 1);
-  keys.window_keys = max(0, keys.position - from + 1);
-  keys.count = keys.window_keys + (p.selected != nullptr ? p.selected_counts[row] : 0);
+  keys.entries = p.selected != nullptr ? p.selected_counts[row] : 0;
+  keys.sequence = p.rows.sequences[p.rows.sequence_of[row]];
+  keys.first_position = max(keys.sequence.window_from, keys.position - static_cast<int>(p.window) + 1);
+  keys.window_keys = max(0, keys.position - keys.first_position + 1);
+  keys.entry_tiles = (keys.entries + kTile - 1) / kTile;
+  keys.tiles = keys.entry_tiles + (keys.window_keys + kTile - 1) / kTile;
   return keys;
 }
 
-// Key j < count.
-__device__ inline const std::byte* key_address(const AttentionParams& p, const RowKeys& keys, int j) {
+// Tiles [begin, end) of one part out of `parts`.
+struct TileRange {
+  int begin, end;
+};
+__device__ inline TileRange tiles_of_part(const RowKeys& keys, int part, int parts) {
+  const int size = (keys.tiles + parts - 1) / parts;
+  return {min(part * size, keys.tiles), min((part + 1) * size, keys.tiles)};
+}
+
+template <bool from_window>
+__device__ inline const std::byte* key_address(const AttentionParams& p, const RowKeys& keys, int tile, int key) {
   const Sequence& sequence = keys.sequence;
-  if (j >= keys.window_keys) {
-    const int32_t entry = p.selected[keys.row * p.selected_stride + j - keys.window_keys];
-    return record_address(p.entries, sequence.slot, entry);
+  if constexpr (!from_window) {
+    const int j = min(tile * kTile + key, keys.entries - 1);
+    const int32_t entry = p.selected[keys.row * p.selected_stride + j];
+    return record_address(p.entries, sequence.slot, static_cast<uint32_t>(entry));
   }
-  const int position = keys.position - keys.window_keys + 1 + j;
+  const int j = min((tile - keys.entry_tiles) * kTile + key, keys.window_keys - 1);
+  const int position = keys.first_position + j;
   if (position >= sequence.start) {
     return p.chunk + (int64_t{sequence.first_row} + position - sequence.start) * kWindowBytes;
   }
-  return p.rings + sequence.slot * p.ring_stride + position % p.window * kWindowBytes;
+  return p.rings + sequence.slot * p.ring_stride + position % static_cast<int>(p.window) * kWindowBytes;
 }
 
-// A lane's part of a packed key; of an entry the first 8 bytes.
+// A lane's part of a packed key.
+template <bool from_window>
 struct PackedKey {
-  uint4 codes;
+  uint2 codes[from_window ? 2 : 1];
   uint32_t scale;
 };
 
-__device__ inline PackedKey load_key(const std::byte* record, bool from_window, int lane) {
-  PackedKey key;
-  if (from_window) {
-    key.codes = __ldg(reinterpret_cast<const uint4*>(record) + lane);
-    key.scale = __ldg(reinterpret_cast<const uint8_t*>(record) + kHeadDim + lane / 2);
+template <bool from_window>
+__device__ inline PackedKey<from_window> load_key(const std::byte* record, int lane) {
+  PackedKey<from_window> key;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(record);
+  if constexpr (from_window) {
+    const uint4 codes = __ldg(reinterpret_cast<const uint4*>(record) + lane);
+    key.codes[0] = {codes.x, codes.y};
+    key.codes[1] = {codes.z, codes.w};
+    key.scale = __ldg(bytes + kHeadDim + lane / 2);
   } else {
-    const uint2 codes = __ldg(reinterpret_cast<const uint2*>(record) + lane);
-    key.codes = {codes.x, codes.y, 0, 0};
-    key.scale = __ldg(reinterpret_cast<const uint8_t*>(record) + kHeadDim / 2 + lane);
+    key.codes[0] = __ldg(reinterpret_cast<const uint2*>(record) + lane);
+    key.scale = __ldg(bytes + kHeadDim / 2 + lane);
   }
   return key;
 }
@@ -97,20 +126,72 @@ __device__ inline uint4 decode_window_words(uint32_t low, uint32_t high, uint32_
   return pairs;
 }
 
-// The lane's channels 16 l .. + 7 and 16 l + 8 .. + 15.
-__device__ inline void decode_key(const PackedKey& key, bool from_window, uint4 chunks[2]) {
-  if (from_window) {
+// A lane stores its two chunks of 8 channels; half of the lanes begin with the second one, since otherwise lanes would
+// meet in the banks of shared memory.
+__device__ inline int first_chunk(int lane) {
+  return 2 * lane + lane / 4 % 2;
+}
+// The lane's chunks first_chunk(lane) and first_chunk(lane) ^ 1.
+template <bool from_window>
+__device__ inline void decode_key(const PackedKey<from_window>& key, int lane, uint4 (&chunks)[2]) {
+  const bool swapped = lane / 4 % 2 != 0;
+  if constexpr (from_window) {
     const uint32_t factors = scale_factors(min(key.scale + 120 - 16, 254U));
-    chunks[0] = decode_window_words(key.codes.x, key.codes.y, factors);
-    chunks[1] = decode_window_words(key.codes.z, key.codes.w, factors);
+    const uint2 first = swapped ? key.codes[1] : key.codes[0], second = swapped ? key.codes[0] : key.codes[1];
+    chunks[0] = decode_window_words(first.x, first.y, factors);
+    chunks[1] = decode_window_words(second.x, second.y, factors);
   } else {
     // The E4M3 scale times 2^110: its bits as those of an fp32 are off by 2^120. Two steps, since 2^230 is no fp32.
     const uint32_t factor = __float_as_uint(__uint_as_float(key.scale << 20) * 0x1p115F * 0x1p115F);
     const uint32_t factors = __byte_perm(factor, factor, 0x3232);
-    chunks[0] = decode_entry_word(key.codes.x, factors);
-    chunks[1] = decode_entry_word(key.codes.y, factors);
+    const uint2 codes = key.codes[0];
+    chunks[0] = decode_entry_word(swapped ? codes.y : codes.x, factors);
+    chunks[1] = decode_entry_word(swapped ? codes.x : codes.y, factors);
   }
 }
+
+// Goes over the tiles [begin, end) of a row, of one kind, for one of the eight warps. The packed keys of the next tile
+// are on their way while a tile is decoded: a register is loaded again as soon as it has been decoded.
+template <bool from_window>
+struct TileDecoder {
+  static constexpr int kAddressTiles = 32 / kWarpKeys;
+
+  const AttentionParams& p;
+  const RowKeys& keys;
+  int begin, end, warp, lane;
+  const std::byte* address;  // of key lane % 8 of the warp's in tile lane / 8 of a group of four
+  PackedKey<from_window> packed[kWarpKeys];
+
+  __device__ TileDecoder(const AttentionParams& params, const RowKeys& row, int first, int last, int warp_of_tile,
+                         int warp_lane)
+      : p(params), keys(row), begin(first), end(last), warp(warp_of_tile), lane(warp_lane) {
+    find_addresses(begin);
+#pragma unroll
+    for (int i = 0; i < kWarpKeys; ++i) load(begin, i);
+  }
+  __device__ void find_addresses(int tile) {
+    tile = min(tile + lane / kWarpKeys, end - 1);
+    address = key_address<from_window>(p, keys, tile, warp * kWarpKeys + lane % kWarpKeys);
+  }
+  __device__ void load(int tile, int i) {
+    const int from = (tile - begin) % kAddressTiles * kWarpKeys + i;
+    const auto bits = __shfl_sync(~0U, reinterpret_cast<uint64_t>(address), from);
+    packed[i] = load_key<from_window>(reinterpret_cast<const std::byte*>(bits), lane);
+  }
+  // `store(i, chunks)` gets key i of the warp's eight: the lane's chunks first_chunk(lane) and first_chunk(lane) ^ 1.
+  template <class Store>
+  __device__ void decode(int tile, const Store& store) {
+    const int next = tile + 1;
+    if (next < end && (next - begin) % kAddressTiles == 0) find_addresses(next);
+#pragma unroll
+    for (int i = 0; i < kWarpKeys; ++i) {
+      uint4 chunks[2];
+      decode_key(packed[i], lane, chunks);
+      load(next, i);
+      store(i, chunks);
+    }
+  }
+};
 
 // 8 neighbouring channels of a query in the order of decoded keys.
 __device__ inline uint4 in_key_order(uint4 chunk) {
@@ -126,10 +207,9 @@ __device__ inline uint32_t rotated_pair(uint32_t pair, float2 angle) {
   return *reinterpret_cast<const uint32_t*>(&rounded);
 }
 
-// 8 neighbouring channels of a query, chunk c of its 64, rotated and in the order of decoded keys. `angles` holds the
+// Chunk c of a query's 64, of 8 neighbouring channels: rotated and in the order of decoded keys. `angles` holds the
 // cosines and sines of the 32 pairs.
-__device__ inline uint4 query_chunk(const __nv_bfloat16* head, int c, const float2* angles) {
-  uint4 chunk = __ldg(reinterpret_cast<const uint4*>(head) + c);
+__device__ inline uint4 prepared_query(uint4 chunk, int c, const float2* angles) {
   const int pair = 4 * (c - (kHeadDim - kRotated) / 8);
   if (pair >= 0) {
     chunk = {rotated_pair(chunk.x, angles[pair]), rotated_pair(chunk.y, angles[pair + 1]),
@@ -142,6 +222,13 @@ __device__ inline float2 angle_of_pair(int position, float frequency) {
   float2 angle;
   sincosf(__fmul_rn(static_cast<float>(position), frequency), &angle.y, &angle.x);
   return angle;
+}
+
+// 2^x; results below 2^-126 are 0.
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
 }
 
 // exp(sink - M) for the largest score M, given as exponent of 2.

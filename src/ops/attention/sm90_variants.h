@@ -4,7 +4,12 @@
 
 namespace gannet::ops::cuda {
 
+inline constexpr int64_t kMultiprocessors = 132;
+
 // Tiles of 16 heads; the keys of a row are spread over the `splits` (1, 2, 4, 8 or 16) blocks of a cluster.
 void attention_few(cudaStream_t stream, const AttentionParams& params, int splits);
+
+// At most 64 heads, all in one block, which goes from row to row; with 2 splits two blocks share a row.
+void attention_many(cudaStream_t stream, const AttentionParams& params, int splits);
 
 }  // namespace gannet::ops::cuda

@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kThreads) insert_entries_kernel(InsertEntriesP
   const int64_t group = p.rows.positions[row] / p.ratio;
   rotate(v, c, kHeadDim, group * p.ratio, p.frequencies);
   const uint32_t scale = e4m3_code(fmaxf(largest_of(largest(v), 4), 6 * 0x1p-9F) / 6.0F);
-  std::byte* record = record_address(p.entries, sequence->slot, group);
+  std::byte* record = record_address(p.entries, sequence->slot, static_cast<uint32_t>(group));
   *reinterpret_cast<uint16_t*>(record + c / 2) = static_cast<uint16_t>(e2m1_codes(v, e4m3_value(scale)));
   if (threadIdx.x % 4 == 0) record[kHeadDim / 2 + c / 16] = static_cast<std::byte>(scale);
 }
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(kThreads) insert_keys_kernel(InsertKeysParams 
   const int64_t group = position / p.ratio;
   rotate(v, c, kIndexDim, group * p.ratio, p.frequencies);
   const uint32_t scale = power_of_two_scale(fmaxf(largest_of(largest(v), 8), 6 * 0x1p-126F), 1.0F / 6.0F);
-  std::byte* record = record_address(p.keys, sequence->slot, group);
+  std::byte* record = record_address(p.keys, sequence->slot, static_cast<uint32_t>(group));
   *reinterpret_cast<uint16_t*>(record + c / 2) = static_cast<uint16_t>(e2m1_codes(v, scale_value(scale)));
   if (lane % 8 == 0) record[kIndexDim / 2 + c / 32] = static_cast<std::byte>(scale);
 }
