@@ -90,7 +90,7 @@ int64_t output_grain(const WeightMatrix& weight, int64_t outputs, int64_t rows, 
 void prepare_rows(const Device& device, const LinearKernels& kernels, const float* x, int64_t x_stride, int64_t rows,
                   int64_t cols, bool quantize, float* prepared) {
   const int64_t width = prepared_cols(cols);
-  constexpr int64_t kWorthAThread = 4096;  // floats: a microsecond or two
+  constexpr int64_t kWorthAThread = 8192;  // floats: two microseconds, as long as waking a thread takes
   const int64_t rows_per_thread = std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(width, 1));
   device.pool->parallel_for(rows, rows_per_thread, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) kernels.prepare(x + r * x_stride, cols, quantize, prepared + r * width);
