@@ -29,9 +29,12 @@ __device__ inline uint32_t word_of(const uint4& vector, int i) {
   return i == 0 ? vector.x : i == 1 ? vector.y : i == 2 ? vector.z : vector.w;
 }
 
-// A vector that is read once, or whose lines other blocks read from the second-level cache.
+// A vector that is read once, or whose lines other blocks read from the second-level cache. Stays where it is written,
+// so that many can be asked for before anything is waited for.
 __device__ inline uint4 load_vector(const void* global) {
-  return __ldcg(static_cast<const uint4*>(global));
+  uint4 v;
+  asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(global));
+  return v;
 }
 
 // Eight channels rounded through Q8; the four lanes of a group call it together.

@@ -191,44 +191,68 @@ TEST(CudaEngramGate, RepeatsBitForBitAndRowsStandAlone) {
 
 constexpr int64_t kColumns = 24, kDim = 256;
 
-void time_gather(const char* name, const uint8_t* table, const uint8_t* scale, int64_t table_rows, bool half) {
+// Rows of column c are drawn from the (c % ranges)-th part of the table.
+struct Lookup {
+  int64_t table_rows = 0;
+  int64_t ranges = 1;
+  int64_t tokens = 0;
+  bool sorted = false;
+  bool half_of_device = true;
+};
+
+void time_gather(const std::string& name, const uint8_t* table, const uint8_t* scale, const Lookup& lookup) {
   constexpr int kSets = 8;
-  for (const int64_t tokens : {1, 8, 64, 256, 1024, 4096, 16384}) {
-    std::vector<int64_t> rows;
-    Random random(static_cast<uint32_t>(tokens));
-    for (int64_t i = 0; i < kSets * tokens * kColumns; ++i) rows.push_back(random.integer(0, table_rows - 1));
-    const Array<int64_t> row_array(rows);
-    const Array<int32_t> count(std::vector{static_cast<int32_t>(tokens)});
-    const Array<__nv_bfloat16> out(tokens * kColumns * kDim);
-    const double time = time_launch(
-        [&](cudaStream_t stream, int i) {
-          engram_gather(stream, {.table_rows = row_array.get() + i % kSets * tokens * kColumns,
-                                 .count = count.get(),
-                                 .most = tokens,
-                                 .columns = kColumns,
-                                 .table = table,
-                                 .table_scale = scale,
-                                 .dim = kDim,
-                                 .half_of_device = half,
-                                 .out = out.get()});
-        },
-        kSets);
-    report((std::string("engram_gather, ") + name + ", tokens: " + std::to_string(tokens)).c_str(), time,
-           static_cast<double>(tokens * kColumns * 264), 0);
-    std::printf("    %.1f M rows/s\n", static_cast<double>(tokens * kColumns) / time);
+  const int64_t reads = lookup.tokens * kColumns, part = lookup.table_rows / lookup.ranges;
+  std::vector<int64_t> rows;
+  Random random(static_cast<uint32_t>(lookup.tokens));
+  for (int64_t i = 0; i < kSets * reads; ++i) {
+    rows.push_back(i % kColumns % lookup.ranges * part + random.integer(0, part - 1));
   }
+  if (lookup.sorted) {
+    for (int s = 0; s < kSets; ++s) std::sort(rows.begin() + s * reads, rows.begin() + (s + 1) * reads);
+  }
+  const Array<int64_t> row_array(rows);
+  const Array<int32_t> count(std::vector{static_cast<int32_t>(lookup.tokens)});
+  const Array<__nv_bfloat16> out(reads * kDim);
+  const double time = time_launch(
+      [&](cudaStream_t stream, int i) {
+        engram_gather(stream, {.table_rows = row_array.get() + i % kSets * reads,
+                               .count = count.get(),
+                               .most = lookup.tokens,
+                               .columns = kColumns,
+                               .table = table,
+                               .table_scale = scale,
+                               .dim = kDim,
+                               .half_of_device = lookup.half_of_device,
+                               .out = out.get()});
+      },
+      kSets);
+  report(("engram_gather, " + name + ", tokens: " + std::to_string(lookup.tokens)).c_str(), time,
+         static_cast<double>(reads) * 264, 0);
+  std::printf("    %.1f M rows/s\n", static_cast<double>(reads) / time);
 }
 
+// A part of the table is as large as that of a column of the released model.
 TEST(Benchmark, EngramGatherFromHost) {
-  constexpr int64_t kRows = 24'000'000;  // 6.3 GB
+  constexpr int64_t kPart = 16'000'000, kParts = 2;  // 8.4 GB
   for (const PageSize pages : {PageSize::small, PageSize::huge}) {
-    const PinnedMemory table(kRows * kDim, pages), scale(kRows * kDim / 32, pages);
+    const PinnedMemory table(kParts * kPart * kDim, pages), scale(kParts * kPart * kDim / 32, pages);
     std::printf("huge pages: %.2f of %.2f GiB\n", static_cast<double>(table.huge_bytes()) / 0x1p30,
                 static_cast<double>(table.bytes()) / 0x1p30);
     const auto* codes = reinterpret_cast<const uint8_t*>(table.data());
     const auto* scales = reinterpret_cast<const uint8_t*>(scale.data());
-    time_gather(pages == PageSize::huge ? "2 MiB pages" : "4 KiB pages", codes, scales, kRows, false);
-    time_gather(pages == PageSize::huge ? "2 MiB pages, half" : "4 KiB pages, half", codes, scales, kRows, true);
+    const std::string name = pages == PageSize::huge ? "2 MiB pages" : "4 KiB pages";
+    for (const int64_t tokens : {1, 8, 64, 256, 1024, 4096, 16384}) {
+      time_gather(name, codes, scales, {.table_rows = kParts * kPart, .ranges = kParts, .tokens = tokens});
+    }
+    for (const int64_t tokens : {1024, 4096, 16384}) {
+      time_gather(name + ", sorted", codes, scales,
+                  {.table_rows = kParts * kPart, .ranges = kParts, .tokens = tokens, .sorted = true});
+    }
+    for (const int64_t millions : {2, 4, 8}) {
+      time_gather(name + ", " + std::to_string(millions) + " M rows", codes, scales,
+                  {.table_rows = millions * 1'000'000, .tokens = 4096});
+    }
   }
 }
 
@@ -237,7 +261,9 @@ TEST(Benchmark, EngramGatherFromDevice) {
   const Array<uint8_t> table(kRows * kDim), scale(kRows * kDim / 32);
   fill(table.get(), table.size(), 1);
   fill(scale.get(), scale.size(), 2);
-  time_gather("device", table.get(), scale.get(), kRows, false);
+  for (const int64_t tokens : {1, 64, 1024, 16384}) {
+    time_gather("device", table.get(), scale.get(), {.table_rows = kRows, .tokens = tokens, .half_of_device = false});
+  }
 }
 
 TEST(Benchmark, EngramGate) {

@@ -1,22 +1,22 @@
 #include <cooperative_groups.h>
 
 #include "base/check.h"
-#include "ops/cuda/check.h"
-#include "ops/cuda/vectors.cuh"
-#include "ops/hyper_apply/sm90.h"
+#include "ops/cuda/launch.cuh"
+#include "ops/hyper_apply/sm90_row.cuh"
 
 namespace gannet::ops::cuda {
+namespace apply {
 namespace {
 
 namespace cg = cooperative_groups;
 
-constexpr int kStreams = 4;
 constexpr int kMaxCluster = 8;
 constexpr int kMaxVectors = 2;    // of a thread
-constexpr int kMaxThreads = 512;  // of a block
+constexpr int kMaxThreads = 640;  // of a block; leaves the registers that let two blocks of hidden 5120 run together
 constexpr int kMaxWarps = kMaxThreads / 32;
 
-enum class Source { none, y, parts };
+// Six parts are the released model's: their number is known to the compiler, so that all are read at once.
+enum class Source { none, y, parts, six_parts };
 
 // One thread's vectors: channels 8 (first + v stride) .. of a row.
 struct Slice {
@@ -26,17 +26,6 @@ struct Slice {
   __device__ int at(int v) const { return first + v * stride; }
   __device__ bool has(int v) const { return at(v) < end; }
 };
-
-struct Coefficients {
-  float post[kStreams];
-  float mix[kStreams * kStreams];
-  float pre[kStreams];
-};
-
-__device__ void load_four(const float* from, float* to) {
-  const float4 v = *reinterpret_cast<const float4*>(from);
-  to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-}
 
 template <Source source>
 __device__ Coefficients load_coefficients(const HyperApplyParams& p, int64_t row) {
@@ -49,6 +38,17 @@ __device__ Coefficients load_coefficients(const HyperApplyParams& p, int64_t row
   return c;
 }
 
+__device__ void load_part(const float4* from, float4 part[2]) {
+  part[0] = __ldcg(from);
+  part[1] = __ldcg(from + 1);
+}
+__device__ void add_part(const float4 part[2], float4 sum[2]) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    sum[i].x += part[i].x, sum[i].y += part[i].y, sum[i].z += part[i].z, sum[i].w += part[i].w;
+  }
+}
+
 // The sublayer's output for one vector.
 template <Source source>
 __device__ uint4 load_output(const HyperApplyParams& p, int64_t row, int vector) {
@@ -56,37 +56,22 @@ __device__ uint4 load_output(const HyperApplyParams& p, int64_t row, int vector)
   if constexpr (source == Source::y) return load_vector(p.y + at);
   const auto* shared = reinterpret_cast<const float4*>(p.shared + at);
   const auto* part = reinterpret_cast<const float4*>(p.parts + row * p.top_k * p.hidden + vector * kVectorChannels);
-  float4 a = __ldcg(shared), b = __ldcg(shared + 1);
-#pragma unroll 6
-  for (int64_t e = 0; e < p.top_k; ++e) {
-    const float4 c = __ldcg(part + e * (p.hidden / 4)), d = __ldcg(part + e * (p.hidden / 4) + 1);
-    a.x += c.x, a.y += c.y, a.z += c.z, a.w += c.w;
-    b.x += d.x, b.y += d.y, b.z += d.z, b.w += d.w;
-  }
-  return make_uint4(pack_channels(a.x, a.y), pack_channels(a.z, a.w), pack_channels(b.x, b.y), pack_channels(b.z, b.w));
-}
-
-// sum + a b with both results rounded, as the reference rounds them: streams come out with the CPU's bits.
-__device__ float add_product(float sum, float a, float b) {
-  return __fadd_rn(sum, __fmul_rn(a, b));
-}
-
-// The new streams' words for two channels.
-__device__ void mix_word(const Coefficients& c, uint32_t y, uint32_t words[kStreams]) {
-  uint32_t mixed[kStreams];
+  float4 sum[2] = {__ldcg(shared), __ldcg(shared + 1)};
+  if constexpr (source == Source::six_parts) {
+    float4 parts[6][2];
 #pragma unroll
-  for (int k = 0; k < kStreams; ++k) {
-    float low = __fmul_rn(c.post[k], low_channel(y));
-    float high = __fmul_rn(c.post[k], high_channel(y));
+    for (int e = 0; e < 6; ++e) load_part(part + e * (p.hidden / 4), parts[e]);
 #pragma unroll
-    for (int j = 0; j < kStreams; ++j) {
-      low = add_product(low, c.mix[j * kStreams + k], low_channel(words[j]));
-      high = add_product(high, c.mix[j * kStreams + k], high_channel(words[j]));
+    for (int e = 0; e < 6; ++e) add_part(parts[e], sum);
+  } else {
+    for (int64_t e = 0; e < p.top_k; ++e) {
+      float4 one[2];
+      load_part(part + e * (p.hidden / 4), one);
+      add_part(one, sum);
     }
-    mixed[k] = pack_channels(low, high);
   }
-#pragma unroll
-  for (int k = 0; k < kStreams; ++k) words[k] = mixed[k];
+  return make_uint4(pack_channels(sum[0].x, sum[0].y), pack_channels(sum[0].z, sum[0].w),
+                    pack_channels(sum[1].x, sum[1].y), pack_channels(sum[1].z, sum[1].w));
 }
 
 // Adds up every thread's value over the cluster, in an order that the cluster's shape fixes.
@@ -113,11 +98,11 @@ __device__ float cluster_sum(cg::cluster_group& cluster, float value) {
 // A cluster for each row.
 template <Source source, int vectors>
 __global__ __launch_bounds__(kMaxThreads) void apply_kernel(HyperApplyParams p, int block_vectors) {
+  allow_next();
   cg::cluster_group cluster = cg::this_cluster();
   const int64_t row = blockIdx.x / cluster.num_blocks();
-  if (row >= *p.count) return;
-  if (cluster.num_blocks() > 1) cluster.barrier_arrive();
-
+  // Of few rows, those beyond the count are read too: that costs less than waiting for the count.
+  constexpr bool kFew = vectors == 1;
   const int row_vectors = static_cast<int>(p.hidden / kVectorChannels);
   const int begin = static_cast<int>(cluster.block_rank()) * block_vectors;
   const Slice slice{.first = begin + static_cast<int>(threadIdx.x),
@@ -125,45 +110,36 @@ __global__ __launch_bounds__(kMaxThreads) void apply_kernel(HyperApplyParams p, 
                     .stride = static_cast<int>(blockDim.x)};
   auto* streams = reinterpret_cast<uint4*>(p.streams) + row * kStreams * row_vectors;
   uint4 state[vectors][kStreams], y[vectors], norm[vectors];
+  if (p.norm != nullptr) {
+#pragma unroll
+    for (int v = 0; v < vectors; ++v) {
+      if (slice.has(v)) norm[v] = load_vector(p.norm + slice.at(v) * kVectorChannels);
+    }
+  }
+  wait_for_previous();
+  const int64_t count = *p.count;
+  if (!kFew && row >= count) return;
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
     if (!slice.has(v)) continue;
 #pragma unroll
     for (int j = 0; j < kStreams; ++j) state[v][j] = load_vector(streams + j * row_vectors + slice.at(v));
     if constexpr (source != Source::none) y[v] = load_output<source>(p, row, slice.at(v));
-    if (p.norm != nullptr) norm[v] = reinterpret_cast<const uint4*>(p.norm)[slice.at(v)];
   }
   const Coefficients c = load_coefficients<source>(p, row);
+  if (kFew && row >= count) return;
+  if (cluster.num_blocks() > 1) cluster.barrier_arrive();
 
-  float z[vectors][kVectorChannels];
+  float z[vectors][kVectorChannels] = {};
   float squares = 0;
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
-    uint32_t out[kStreams][4];
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      uint32_t words[kStreams];
-#pragma unroll
-      for (int j = 0; j < kStreams; ++j) words[j] = word_of(state[v][j], w);
-      if constexpr (source != Source::none) mix_word(c, word_of(y[v], w), words);
-      float low = 0, high = 0;
-#pragma unroll
-      for (int j = 0; j < kStreams; ++j) {
-        out[j][w] = words[j];
-        low = add_product(low, c.pre[j], low_channel(words[j]));
-        high = add_product(high, c.pre[j], high_channel(words[j]));
-      }
-      z[v][2 * w] = low;
-      z[v][2 * w + 1] = high;
-    }
     if (!slice.has(v)) continue;
-#pragma unroll
-    for (int i = 0; i < kVectorChannels; ++i) squares = fmaf(z[v][i], z[v][i], squares);
+    mix_and_collapse<source != Source::none>(c, y[v], state[v], z[v]);
+    squares += squares_of(z[v]);
     if constexpr (source != Source::none) {
 #pragma unroll
-      for (int j = 0; j < kStreams; ++j) {
-        streams[j * row_vectors + slice.at(v)] = make_uint4(out[j][0], out[j][1], out[j][2], out[j][3]);
-      }
+      for (int j = 0; j < kStreams; ++j) streams[j * row_vectors + slice.at(v)] = state[v][j];
     }
   }
   if (p.norm == nullptr) {
@@ -171,31 +147,21 @@ __global__ __launch_bounds__(kMaxThreads) void apply_kernel(HyperApplyParams p, 
     return;
   }
 
-  const float mean = cluster_sum(cluster, squares) / static_cast<float>(p.hidden);
-  const float factor = 1.0F / sqrtf(mean + p.norm_eps);
-  auto* x = reinterpret_cast<uint4*>(p.x) + row * row_vectors;
-  auto* operand = reinterpret_cast<uint4*>(p.operand) + row * row_vectors;
+  const float factor = inverse_rms(cluster_sum(cluster, squares), p);
 #pragma unroll
   for (int v = 0; v < vectors; ++v) {
-    float value[kVectorChannels];
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      const uint32_t weights = word_of(norm[v], w);
-      value[2 * w] = low_channel(weights) * (z[v][2 * w] * factor);
-      value[2 * w + 1] = high_channel(weights) * (z[v][2 * w + 1] * factor);
-    }
-    const uint4 quantized = q8_round_vector(value);
+    uint4 x, operand;
+    normalise(z[v], factor, norm[v], x, operand);
     if (!slice.has(v)) continue;
-    x[slice.at(v)] = quantized;
-    operand[slice.at(v)] = make_uint4(pack_channels(value[0], value[1]), pack_channels(value[2], value[3]),
-                                      pack_channels(value[4], value[5]), pack_channels(value[6], value[7]));
+    reinterpret_cast<uint4*>(p.x)[row * row_vectors + slice.at(v)] = x;
+    reinterpret_cast<uint4*>(p.operand)[row * row_vectors + slice.at(v)] = operand;
   }
 }
 
 // Few rows are spread over more blocks, which wait for memory together.
 int cluster_blocks(int64_t most, int64_t row_vectors) {
   constexpr int64_t kFewestVectors = 32;  // of a block
-  const int64_t wanted = most <= 16 ? 8 : most <= 32 ? 4 : most <= 64 ? 2 : 1;
+  const int64_t wanted = most <= 16 ? 8 : most <= 32 ? 4 : most <= 128 ? 2 : 1;
   int64_t blocks = 1;
   while (blocks < wanted && row_vectors >= 2 * blocks * kFewestVectors) blocks *= 2;
   return static_cast<int>(blocks);
@@ -203,16 +169,12 @@ int cluster_blocks(int64_t most, int64_t row_vectors) {
 
 template <Source source, int vectors>
 void launch(cudaStream_t stream, const HyperApplyParams& p, int cluster, int block_vectors) {
-  cudaLaunchAttribute shape{};
-  shape.id = cudaLaunchAttributeClusterDimension;
-  shape.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(p.most * cluster));
-  config.blockDim = dim3(static_cast<unsigned>(((block_vectors + vectors - 1) / vectors + 31) / 32 * 32));
-  config.stream = stream;
-  config.attrs = &shape;
-  config.numAttrs = 1;
-  GANNET_CUDA_CHECK(cudaLaunchKernelEx(&config, apply_kernel<source, vectors>, p, block_vectors));
+  const int threads = ((block_vectors + vectors - 1) / vectors + 31) / 32 * 32;
+  launch_early(stream,
+               {.grid = static_cast<unsigned>(p.most * cluster),
+                .block = static_cast<unsigned>(threads),
+                .cluster = static_cast<unsigned>(cluster)},
+               apply_kernel<source, vectors>, p, block_vectors);
 }
 
 template <Source source>
@@ -230,14 +192,17 @@ void launch(cudaStream_t stream, const HyperApplyParams& p) {
 }
 
 }  // namespace
+}  // namespace apply
 
 void hyper_apply(cudaStream_t stream, const HyperApplyParams& p) {
   const bool has_output = p.y != nullptr || p.shared != nullptr;
   if (p.most == 0 || (!has_output && p.norm == nullptr)) return;
   GANNET_CHECK(p.hidden % (kVectorChannels * kGroupLanes) == 0);
-  if (p.y != nullptr) return launch<Source::y>(stream, p);
-  if (p.shared != nullptr) return launch<Source::parts>(stream, p);
-  launch<Source::none>(stream, p);
+  if (apply::takes_many(p)) return apply::launch_many(stream, p);
+  if (p.y != nullptr) return apply::launch<apply::Source::y>(stream, p);
+  if (p.shared == nullptr) return apply::launch<apply::Source::none>(stream, p);
+  if (p.top_k == 6) return apply::launch<apply::Source::six_parts>(stream, p);
+  apply::launch<apply::Source::parts>(stream, p);
 }
 
 }  // namespace gannet::ops::cuda

@@ -5,6 +5,7 @@
 #include "ops/cuda/testing.h"
 #include "ops/hyper_apply/op.h"
 #include "ops/hyper_apply/sm90.h"
+#include "ops/hyper_mix/sm90.h"
 
 namespace gannet::ops::cuda::test {
 namespace {
@@ -237,6 +238,135 @@ TEST(CudaHyperApply, RowsDoNotDependOnTheirNeighbours) {
     expect_row(together.x, single.x, hidden);
     expect_row(together.operand, single.operand, hidden);
   }
+}
+
+// Stands for a sublayer.
+__global__ void halve(const __nv_bfloat16* x, __nv_bfloat16* y, int64_t n) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = __float2bfloat16(0.5F * __bfloat162float(x[i]));
+}
+
+// Three sites as the forward pass runs them: coefficients on a side stream, beside the sublayer.
+class Sites {
+ public:
+  explicit Sites(int64_t rows)
+      : rows_(rows),
+        count_(std::vector{static_cast<int32_t>(rows)}),
+        streams_(rows * 4 * kHidden),
+        x_(rows * kHidden),
+        operand_(rows * kHidden),
+        y_(rows * kHidden),
+        norm_(kHidden),
+        fn_(24 * 4 * kHidden),
+        base_(24),
+        scale_(3),
+        partial_(hyper_mix_scratch(rows)),
+        coefficients_(rows * 24) {
+    fill(norm_.get(), norm_.size(), 1);
+    fill(fn_.get(), fn_.size(), 2);
+    fill(base_.get(), base_.size(), 3);
+    fill(scale_.get(), scale_.size(), 4);
+  }
+  void restart() {
+    fill(streams_.get(), streams_.size(), 5);
+    fill(x_.get(), x_.size(), 6);
+    GANNET_CUDA_CHECK(cudaDeviceSynchronize());
+  }
+  void run(cudaStream_t main, cudaStream_t side, cudaEvent_t fork, cudaEvent_t join) {
+    for (int site = 0; site < 3; ++site) {
+      GANNET_CUDA_CHECK(cudaEventRecord(fork, main));
+      GANNET_CUDA_CHECK(cudaStreamWaitEvent(side, fork));
+      mix(side);
+      GANNET_CUDA_CHECK(cudaEventRecord(join, side));
+      halve<<<static_cast<unsigned>((x_.size() + 255) / 256), 256, 0, main>>>(x_.get(), y_.get(), x_.size());
+      GANNET_CUDA_CHECK(cudaStreamWaitEvent(main, join));
+      apply(main);
+    }
+  }
+  void run_one_by_one() {
+    for (int site = 0; site < 3; ++site) {
+      mix(nullptr);
+      GANNET_CUDA_CHECK(cudaDeviceSynchronize());
+      halve<<<static_cast<unsigned>((x_.size() + 255) / 256), 256>>>(x_.get(), y_.get(), x_.size());
+      GANNET_CUDA_CHECK(cudaDeviceSynchronize());
+      apply(nullptr);
+      GANNET_CUDA_CHECK(cudaDeviceSynchronize());
+    }
+  }
+  std::vector<__nv_bfloat16> streams() const { return streams_.host(); }
+
+ private:
+  void mix(cudaStream_t stream) {
+    hyper_mix(stream, {.streams = streams_.get(),
+                       .count = count_.get(),
+                       .most = rows_,
+                       .hidden = kHidden,
+                       .fn = fn_.get(),
+                       .base = base_.get(),
+                       .scale = scale_.get(),
+                       .sinkhorn_iterations = 20,
+                       .norm_eps = kEps,
+                       .eps = 1e-6F,
+                       .partial = partial_.get(),
+                       .pre = coefficients_.get(),
+                       .post = coefficients_.get() + rows_ * 4,
+                       .mix = coefficients_.get() + rows_ * 8});
+  }
+  void apply(cudaStream_t stream) {
+    hyper_apply(stream, {.streams = streams_.get(),
+                         .count = count_.get(),
+                         .most = rows_,
+                         .hidden = kHidden,
+                         .y = y_.get(),
+                         .post = coefficients_.get() + rows_ * 4,
+                         .mix = coefficients_.get() + rows_ * 8,
+                         .pre = coefficients_.get(),
+                         .norm = norm_.get(),
+                         .norm_eps = kEps,
+                         .x = x_.get(),
+                         .operand = operand_.get()});
+  }
+
+  static constexpr int64_t kHidden = 1280;
+  int64_t rows_;
+  Array<int32_t> count_;
+  Array<__nv_bfloat16> streams_, x_, operand_, y_, norm_;
+  Array<float> fn_, base_, scale_, partial_, coefficients_;
+};
+
+TEST(CudaHyperApply, RunsBesideHyperMixInAGraph) {
+  cudaStream_t main = nullptr, side = nullptr;
+  cudaEvent_t fork = nullptr, join = nullptr;
+  GANNET_CUDA_CHECK(cudaStreamCreateWithFlags(&main, cudaStreamNonBlocking));
+  GANNET_CUDA_CHECK(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
+  GANNET_CUDA_CHECK(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming));
+  GANNET_CUDA_CHECK(cudaEventCreateWithFlags(&join, cudaEventDisableTiming));
+  for (const int64_t rows : {1, 40, 300}) {
+    Sites sites(rows);
+    sites.restart();
+    sites.run_one_by_one();
+    const auto expected = sites.streams();
+    sites.restart();
+    sites.run(main, side, fork, join);
+    EXPECT_TRUE(same_bits(sites.streams(), expected)) << rows;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    GANNET_CUDA_CHECK(cudaStreamBeginCapture(main, cudaStreamCaptureModeThreadLocal));
+    sites.run(main, side, fork, join);
+    GANNET_CUDA_CHECK(cudaStreamEndCapture(main, &graph));
+    GANNET_CUDA_CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    for (int i = 0; i < 20; ++i) {
+      sites.restart();
+      GANNET_CUDA_CHECK(cudaGraphLaunch(exec, main));
+      ASSERT_TRUE(same_bits(sites.streams(), expected)) << rows;
+    }
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+  }
+  cudaEventDestroy(join);
+  cudaEventDestroy(fork);
+  cudaStreamDestroy(side);
+  cudaStreamDestroy(main);
 }
 
 TEST(Benchmark, HyperApply) {

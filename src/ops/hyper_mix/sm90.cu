@@ -1,15 +1,15 @@
-#include "ops/hyper_mix/sm90.h"
-
 #include <algorithm>
 
 #include "base/check.h"
-#include "ops/cuda/check.h"
 #include "ops/cuda/fragment.cuh"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/vectors.cuh"
+#include "ops/hyper_mix/sm90.h"
 
-// Two kernels. The first cuts the 4 * hidden columns into splits and multiplies on the tensor cores: streams are bf16,
-// and a weight is the sum of three bf16 (8 + 8 + 8 bits), so that three products with fp32 sums lose nothing that fp32
-// would keep. The second adds the splits up in order and makes the coefficients, a thread for each row.
+// Two kernels, of which the second is launched early and prepares itself while the first ends. The first cuts the 4 *
+// hidden columns into splits and multiplies on the tensor cores: streams are bf16, and a weight is the sum of three
+// bf16 (8 + 8 + 8 bits), so that three products with fp32 sums lose nothing that fp32 would keep. The second adds the
+// splits up in order and makes the coefficients, a thread for each row.
 namespace gannet::ops::cuda {
 namespace {
 
@@ -21,7 +21,10 @@ constexpr int kSquares = kDots;
 constexpr int kChunk = 32;  // columns that a warp takes at once
 constexpr int kWarps = 8;
 constexpr int kTileRows = 16;  // of a matrix instruction
-constexpr int64_t kMostSplits = 80;
+
+constexpr int64_t kMostSplits = 160;
+constexpr int64_t kTileSplits = 80;  // of one tile: each warp has one chunk of hidden 5120
+constexpr int64_t kFewRows = 64;
 
 // How a kernel for `most` rows is cut: tiles of 16 rows for each warp, warps beside each other in rows (the others
 // share the columns), splits of the columns.
@@ -39,7 +42,7 @@ Shape shape_of(int64_t most) {
   while (s.row_warps < kWarps && s.row_warps * s.tiles * kTileRows < most) s.row_warps *= 2;
   const int64_t block_rows = int64_t{s.row_warps} * s.tiles * kTileRows;
   s.row_blocks = (most + block_rows - 1) / block_rows;
-  s.splits = std::clamp<int64_t>(kBlocks / s.row_blocks, 1, kMostSplits);
+  s.splits = std::clamp<int64_t>(kBlocks / s.row_blocks, 1, s.tiles == 1 ? kTileSplits : kMostSplits);
   return s;
 }
 
@@ -89,50 +92,30 @@ struct Accumulator {
   float squares[tiles][2] = {};
 };
 
+// One chunk of a warp's rows times eight weights.
 template <int tiles>
-__device__ Rows16<tiles> load_rows(const __nv_bfloat16* at, int64_t stride, const bool (&valid)[tiles][2]) {
-  Rows16<tiles> rows;
+__device__ void multiply_terms(const Rows16<tiles>& rows, const Terms& t, int n, Accumulator<tiles>& sums) {
 #pragma unroll
   for (int m = 0; m < tiles; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      rows.v[m][half] = make_uint4(0, 0, 0, 0);
-      if (valid[m][half]) rows.v[m][half] = load_stream(at + (m * kTileRows + half * 8) * stride);
-    }
+    const uint4 &upper = rows.v[m][0], &lower = rows.v[m][1];
+    const uint32_t first[4] = {upper.x, lower.x, upper.y, lower.y};
+    const uint32_t second[4] = {upper.z, lower.z, upper.w, lower.w};
+    float* d = sums.dots[m][n];
+    mma_16x8x16(d, first, t.low[0], t.low[1]);
+    mma_16x8x16(d, second, t.low[2], t.low[3]);
+    mma_16x8x16(d, first, t.middle[0], t.middle[1]);
+    mma_16x8x16(d, second, t.middle[2], t.middle[3]);
+    mma_16x8x16(d, first, t.high[0], t.high[1]);
+    mma_16x8x16(d, second, t.high[2], t.high[3]);
   }
-  return rows;
 }
 
 template <int tiles>
-__device__ void multiply(const Rows16<tiles>& rows, const float* weights, int64_t stride, Accumulator<tiles>& sums) {
-  float4 w[kDotTiles][2];
-#pragma unroll
-  for (int n = 0; n < kDotTiles; ++n) {
-    const auto* at = reinterpret_cast<const float4*>(weights + n * 8 * stride);
-    w[n][0] = __ldg(at);
-    w[n][1] = __ldg(at + 1);
-  }
+__device__ void add_squares(const Rows16<tiles>& rows, Accumulator<tiles>& sums) {
 #pragma unroll
   for (int m = 0; m < tiles; ++m) {
     sums.squares[m][0] += squares_of(rows.v[m][0]);
     sums.squares[m][1] += squares_of(rows.v[m][1]);
-  }
-#pragma unroll
-  for (int n = 0; n < kDotTiles; ++n) {
-    const Terms t = split(w[n][0], w[n][1]);
-#pragma unroll
-    for (int m = 0; m < tiles; ++m) {
-      const uint4 &upper = rows.v[m][0], &lower = rows.v[m][1];
-      const uint32_t first[4] = {upper.x, lower.x, upper.y, lower.y};
-      const uint32_t second[4] = {upper.z, lower.z, upper.w, lower.w};
-      float* d = sums.dots[m][n];
-      mma_16x8x16(d, first, t.low[0], t.low[1]);
-      mma_16x8x16(d, second, t.low[2], t.low[3]);
-      mma_16x8x16(d, first, t.middle[0], t.middle[1]);
-      mma_16x8x16(d, second, t.middle[2], t.middle[3]);
-      mma_16x8x16(d, first, t.high[0], t.high[1]);
-      mma_16x8x16(d, second, t.high[2], t.high[3]);
-    }
   }
 }
 
@@ -160,12 +143,43 @@ __device__ void store_sums(Accumulator<tiles>& sums, float* to, int rows) {
   }
 }
 
+template <int tiles>
+__device__ Rows16<tiles> load_rows(const __nv_bfloat16* at, int64_t stride, const bool (&valid)[tiles][2]) {
+  Rows16<tiles> rows;
+#pragma unroll
+  for (int m = 0; m < tiles; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      rows.v[m][half] = make_uint4(0, 0, 0, 0);
+      if (valid[m][half]) rows.v[m][half] = load_stream(at + (m * kTileRows + half * 8) * stride);
+    }
+  }
+  return rows;
+}
+
+template <int tiles>
+__device__ void multiply(const Rows16<tiles>& rows, const float* weights, int64_t stride, Accumulator<tiles>& sums) {
+  float4 w[kDotTiles][2];
+#pragma unroll
+  for (int n = 0; n < kDotTiles; ++n) {
+    const auto* at = reinterpret_cast<const float4*>(weights + n * 8 * stride);
+    w[n][0] = __ldg(at);
+    w[n][1] = __ldg(at + 1);
+  }
+  add_squares(rows, sums);
+#pragma unroll
+  for (int n = 0; n < kDotTiles; ++n) multiply_terms(rows, split(w[n][0], w[n][1]), n, sums);
+}
+
 // Block (row block, split). Warp w takes rows of row group w % row_warps and every (w / row_warps)-th chunk.
 template <int tiles>
 __global__ __launch_bounds__(kWarps * 32, 2) void dots_kernel(HyperMixParams p, int row_warps) {
   constexpr int kWarpRows = tiles * kTileRows;
+  // Few rows are all read: that costs less than waiting for the count.
+  const bool few = p.most <= kFewRows;
   __shared__ float shared[kWarps][kWarpRows][kSums];
-  const int64_t count = *p.count;
+  if (few) allow_next();
+  const int64_t count = few ? p.most : *p.count;
   const int64_t block_row = int64_t{blockIdx.x} * row_warps * kWarpRows;
   if (block_row >= count) return;
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
@@ -195,6 +209,7 @@ __global__ __launch_bounds__(kWarps * 32, 2) void dots_kernel(HyperMixParams p, 
     chunk = next;
   }
 
+  if (!few) allow_next();
   float* partial = p.partial + blockIdx.y * p.most * kSums;
   if (column_warps == 1) {
     const int64_t left = count - first_row;
@@ -216,87 +231,123 @@ __device__ float sigmoid(float x) {
   return 1.0F / (1.0F + expf(-x));
 }
 
+// To one unit in the last place; x is far from 0 and infinity.
+__device__ float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ float factor_of(float a, float b, float c, float d, float eps) {
+  return reciprocal((a + b) + (c + d) + eps);
+}
+
 // Softmax of each row plus eps, then rows and columns divided by their sums in turn, columns first and last.
-__device__ void sinkhorn(float c[kStreams][kStreams], int64_t iterations, float eps) {
+__device__ void sinkhorn(float c[kStreams][kStreams], int iterations, float eps) {
 #pragma unroll
   for (int j = 0; j < kStreams; ++j) {
     const float top = fmaxf(fmaxf(c[j][0], c[j][1]), fmaxf(c[j][2], c[j][3]));
-    float sum = 0;
 #pragma unroll
-    for (int k = 0; k < kStreams; ++k) sum += c[j][k] = expf(c[j][k] - top);
+    for (int k = 0; k < kStreams; ++k) c[j][k] = expf(c[j][k] - top);
+    const float factor = factor_of(c[j][0], c[j][1], c[j][2], c[j][3], 0);
 #pragma unroll
-    for (int k = 0; k < kStreams; ++k) c[j][k] = c[j][k] / sum + eps;
+    for (int k = 0; k < kStreams; ++k) c[j][k] = c[j][k] * factor + eps;
   }
-  for (int64_t i = 0; i < iterations; ++i) {
+  for (int i = 0; i < iterations; ++i) {
     if (i > 0) {
 #pragma unroll
       for (int j = 0; j < kStreams; ++j) {
-        const float factor = __fdividef(1, c[j][0] + c[j][1] + c[j][2] + c[j][3] + eps);
+        const float factor = factor_of(c[j][0], c[j][1], c[j][2], c[j][3], eps);
 #pragma unroll
         for (int k = 0; k < kStreams; ++k) c[j][k] *= factor;
       }
     }
 #pragma unroll
     for (int k = 0; k < kStreams; ++k) {
-      const float factor = __fdividef(1, c[0][k] + c[1][k] + c[2][k] + c[3][k] + eps);
+      const float factor = factor_of(c[0][k], c[1][k], c[2][k], c[3][k], eps);
 #pragma unroll
       for (int j = 0; j < kStreams; ++j) c[j][k] *= factor;
     }
   }
 }
 
-// `m`: the dots times the inverse RMS, of one row.
-__device__ void write_coefficients(const HyperMixParams& p, const float* m, int64_t row) {
-  float pre[kStreams], post[kStreams], c[kStreams][kStreams];
+__device__ void write_mix(const HyperMixParams& p, const float* logits, int64_t row) {
+  float c[kStreams][kStreams];
 #pragma unroll
-  for (int j = 0; j < kStreams; ++j) {
-    pre[j] = sigmoid(m[j] * p.scale[0] + p.base[j]) + p.eps;
-    post[j] = 2 * sigmoid(m[kStreams + j] * p.scale[1] + p.base[kStreams + j]);
-  }
-#pragma unroll
-  for (int i = 0; i < kStreams * kStreams; ++i) {
-    c[i / kStreams][i % kStreams] = m[2 * kStreams + i] * p.scale[2] + p.base[2 * kStreams + i];
-  }
-  reinterpret_cast<float4*>(p.pre)[row] = make_float4(pre[0], pre[1], pre[2], pre[3]);
-  reinterpret_cast<float4*>(p.post)[row] = make_float4(post[0], post[1], post[2], post[3]);
-  sinkhorn(c, p.sinkhorn_iterations, p.eps);
+  for (int i = 0; i < kStreams * kStreams; ++i) c[i / kStreams][i % kStreams] = logits[i];
+  sinkhorn(c, static_cast<int>(p.sinkhorn_iterations), p.eps);
 #pragma unroll
   for (int j = 0; j < kStreams; ++j) {
     reinterpret_cast<float4*>(p.mix)[row * kStreams + j] = make_float4(c[j][0], c[j][1], c[j][2], c[j][3]);
   }
 }
 
-// `row_warps` warps add up the splits of a row.
+// `row_warps` warps add up the splits of a row; lane i has sum i, and logit i after that. A thread for each row makes
+// its matrix.
 template <int row_warps>
 __global__ __launch_bounds__(kWarps * 32) void coefficients_kernel(HyperMixParams p, int splits) {
   constexpr int kBlockRows = kWarps / row_warps;
   __shared__ float sums[kWarps][kSums];
-  __shared__ float m[kBlockRows][kSums];
+  __shared__ float logits[kBlockRows][kSums];
   const int64_t count = *p.count;
   const int64_t block_row = int64_t{blockIdx.x} * kBlockRows;
-  if (block_row >= count) return;
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   const int local = warp / row_warps, part = warp % row_warps;
   const int64_t row = block_row + local;
+  const float base = lane < kDots ? p.base[lane] : 0;
+  const float scale = p.scale[lane < kStreams ? 0 : lane < 2 * kStreams ? 1 : 2];
+
+  wait_for_previous();
+  if (block_row >= count) return;
+  float sum = 0;
   if (row < count && lane <= kSquares) {
-    float sum = 0;
 #pragma unroll 10
     for (int s = part; s < splits; s += row_warps) sum += __ldcg(p.partial + (s * p.most + row) * kSums + lane);
+  }
+  if constexpr (row_warps > 1) {
     sums[warp][lane] = sum;
+    __syncthreads();
+    if (part != 0) return;
+    sum = 0;
+#pragma unroll
+    for (int w = 0; w < row_warps; ++w) sum += sums[warp + w][lane];
   }
-  __syncthreads();
-  if (part == 0 && row < count) {
-    float sum = 0;
-    if (lane <= kSquares) {
-      for (int w = 0; w < row_warps; ++w) sum += sums[warp + w][lane];
-    }
+  if (row < count) {
     const float squares = __shfl_sync(~0U, sum, kSquares);
-    m[local][lane] = sum * (1.0F / sqrtf(squares / static_cast<float>(kStreams * p.hidden) + p.norm_eps));
+    const float factor = 1.0F / sqrtf(squares / static_cast<float>(kStreams * p.hidden) + p.norm_eps);
+    const float logit = sum * factor * scale + base;
+    logits[local][lane] = logit;
+    if (lane < kStreams) {
+      p.pre[row * kStreams + lane] = sigmoid(logit) + p.eps;
+    } else if (lane < 2 * kStreams) {
+      p.post[row * kStreams + lane - kStreams] = 2 * sigmoid(logit);
+    }
   }
-  __syncthreads();
+  if constexpr (row_warps > 1) {
+    __syncwarp();
+  } else {
+    __syncthreads();
+  }
   if (threadIdx.x < kBlockRows && block_row + threadIdx.x < count) {
-    write_coefficients(p, m[threadIdx.x], block_row + threadIdx.x);
+    write_mix(p, &logits[threadIdx.x][2 * kStreams], block_row + threadIdx.x);
   }
+}
+
+void launch_dots(cudaStream_t stream, const HyperMixParams& p, const Shape& s, int64_t splits) {
+  const dim3 grid(static_cast<unsigned>(s.row_blocks), static_cast<unsigned>(splits));
+  if (s.tiles == 1) {
+    dots_kernel<1><<<grid, kWarps * 32, 0, stream>>>(p, s.row_warps);
+  } else {
+    dots_kernel<2><<<grid, kWarps * 32, 0, stream>>>(p, s.row_warps);
+  }
+  GANNET_CUDA_LAUNCHED();
+}
+
+template <int row_warps>
+void launch_coefficients(cudaStream_t stream, const HyperMixParams& p, int64_t splits) {
+  constexpr int64_t kBlockRows = kWarps / row_warps;
+  launch_early(stream, {.grid = static_cast<unsigned>((p.most + kBlockRows - 1) / kBlockRows), .block = kWarps * 32},
+               coefficients_kernel<row_warps>, p, static_cast<int>(splits));
 }
 
 }  // namespace
@@ -310,21 +361,13 @@ void hyper_mix(cudaStream_t stream, const HyperMixParams& p) {
   GANNET_CHECK(p.hidden % kVectorChannels == 0);
   const Shape s = shape_of(p.most);
   const int64_t splits = std::min(s.splits, kStreams * p.hidden / kChunk);
-  const dim3 grid(static_cast<unsigned>(s.row_blocks), static_cast<unsigned>(splits));
-  if (s.tiles == 1) {
-    dots_kernel<1><<<grid, kWarps * 32, 0, stream>>>(p, s.row_warps);
+  launch_dots(stream, p, s, splits);
+  constexpr int64_t kMostBlocks = 256;  // a block for each row
+  if (p.most <= kMostBlocks) {
+    launch_coefficients<kWarps>(stream, p, splits);
   } else {
-    dots_kernel<2><<<grid, kWarps * 32, 0, stream>>>(p, s.row_warps);
+    launch_coefficients<1>(stream, p, splits);
   }
-  GANNET_CUDA_LAUNCHED();
-  constexpr int64_t kFewRows = 256;
-  if (p.most <= kFewRows) {
-    coefficients_kernel<kWarps><<<static_cast<unsigned>(p.most), kWarps * 32, 0, stream>>>(p, static_cast<int>(splits));
-  } else {
-    const auto blocks = static_cast<unsigned>((p.most + kWarps - 1) / kWarps);
-    coefficients_kernel<1><<<blocks, kWarps * 32, 0, stream>>>(p, static_cast<int>(splits));
-  }
-  GANNET_CUDA_LAUNCHED();
 }
 
 }  // namespace gannet::ops::cuda

@@ -52,24 +52,34 @@ class DeviceRun {
         mix_(s.most * 16) {}
 
   Coefficients run() {
+    poison();
+    launch(nullptr);
+    return read();
+  }
+  void launch(cudaStream_t stream) const {
+    hyper_mix(stream, {.streams = streams_.get(),
+                       .count = count_.get(),
+                       .most = s_.most,
+                       .hidden = s_.hidden,
+                       .fn = fn_.get(),
+                       .base = base_.get(),
+                       .scale = scale_.get(),
+                       .sinkhorn_iterations = kIterations,
+                       .norm_eps = kNormEps,
+                       .eps = kEps,
+                       .partial = partial_.get(),
+                       .pre = pre_.get(),
+                       .post = post_.get(),
+                       .mix = mix_.get()});
+  }
+  void poison() {
     partial_.poison();
     pre_.poison();
     post_.poison();
     mix_.poison();
-    hyper_mix(nullptr, {.streams = streams_.get(),
-                        .count = count_.get(),
-                        .most = s_.most,
-                        .hidden = s_.hidden,
-                        .fn = fn_.get(),
-                        .base = base_.get(),
-                        .scale = scale_.get(),
-                        .sinkhorn_iterations = kIterations,
-                        .norm_eps = kNormEps,
-                        .eps = kEps,
-                        .partial = partial_.get(),
-                        .pre = pre_.get(),
-                        .post = post_.get(),
-                        .mix = mix_.get()});
+  }
+  void set_count(int64_t count) { count_.set(std::vector{static_cast<int32_t>(count)}); }
+  Coefficients read() const {
     Coefficients c{pre_.host(), post_.host(), mix_.host()};
     EXPECT_TRUE(partial_.guard_intact() && pre_.guard_intact() && post_.guard_intact() && mix_.guard_intact());
     return c;
@@ -134,7 +144,9 @@ TEST(CudaHyperMix, MatchesTheFormulasInDouble) {
                                             {3, 100, 5120},
                                             {90, 200, 96},
                                             {300, 300, 256},
-                                            {5, 1000, 384}}) {
+                                            {5, 1000, 384},
+                                            {530, 600, 1312},
+                                            {300, 9000, 512}}) {
     SCOPED_TRACE(std::to_string(count) + " of " + std::to_string(most) + " rows, hidden " + std::to_string(hidden));
     const Site site(count, most, hidden, 1);
     const Coefficients actual = DeviceRun(site).run(), e = expected(site);
@@ -164,7 +176,7 @@ TEST(CudaHyperMix, ZeroStreamsGiveTheBase) {
 }
 
 TEST(CudaHyperMix, RepeatsBitForBit) {
-  for (const int64_t most : {3, 64, 300}) {
+  for (const int64_t most : {3, 64, 300, 600}) {
     const Site site(std::min<int64_t>(most, 70), most, 1280, 4);
     DeviceRun device(site);
     const Coefficients first = device.run();
@@ -177,7 +189,7 @@ TEST(CudaHyperMix, RepeatsBitForBit) {
 }
 
 TEST(CudaHyperMix, RowsDoNotDependOnTheirNeighbours) {
-  for (const int64_t most : {5, 24, 60, 200, 300}) {
+  for (const int64_t most : {5, 24, 60, 200, 300, 600}) {
     const int64_t hidden = 640;
     const Site all(most, most, hidden, 5);
     Site alone(1, most, hidden, 6);
@@ -192,6 +204,38 @@ TEST(CudaHyperMix, RowsDoNotDependOnTheirNeighbours) {
       EXPECT_EQ(std::memcmp(&together.post[r * 4], single.post.data(), 16), 0);
       EXPECT_EQ(std::memcmp(&together.mix[r * 16], single.mix.data(), 64), 0);
     }
+  }
+}
+
+// One captured launch, replayed with other counts.
+TEST(CudaHyperMix, AGraphFollowsTheCount) {
+  for (const int64_t most : {16, 64, 300, 600}) {
+    const Site site(most, most, 640, 7);
+    DeviceRun device(site);
+    const Coefficients direct = device.run();
+    cudaStream_t stream = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    GANNET_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    GANNET_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    device.launch(stream);
+    GANNET_CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
+    GANNET_CUDA_CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    for (const int64_t count : {most, int64_t{1}, int64_t{0}, most - 1}) {
+      SCOPED_TRACE(std::to_string(count) + " of " + std::to_string(most) + " rows");
+      device.poison();
+      device.set_count(count);
+      GANNET_CUDA_CHECK(cudaDeviceSynchronize());
+      for (int i = 0; i < 3; ++i) GANNET_CUDA_CHECK(cudaGraphLaunch(exec, stream));
+      GANNET_CUDA_CHECK(cudaStreamSynchronize(stream));
+      const Coefficients replayed = device.read();
+      EXPECT_EQ(std::memcmp(replayed.pre.data(), direct.pre.data(), count * 16), 0);
+      EXPECT_EQ(std::memcmp(replayed.mix.data(), direct.mix.data(), count * 64), 0);
+      for (int64_t i = count * 4; i < most * 4; ++i) ASSERT_TRUE(std::isnan(replayed.pre[i]));
+    }
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
   }
 }
 
