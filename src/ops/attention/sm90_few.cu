@@ -19,12 +19,13 @@ constexpr int kWarps = 8;
 constexpr int kThreads = 32 * kWarps;
 constexpr int kWarpDim = kHeadDim / kWarps;
 static_assert(kWarps * kWarpKeys == kTile);
-constexpr int kScorePitch = kTile + 8;   // floats; keeps rows in different banks
-constexpr int kWeightPitch = kTile + 8;  // bf16
+constexpr int kScorePitch = kTile + 8;    // floats; keeps rows in different banks
+constexpr int kPartPitch = kHeadDim + 8;  // floats
+constexpr int kWeightPitch = kTile + 8;   // bf16
 
 struct Shared {
   // Decoded keys [kTile][kHeadDim] with 16-byte chunk c of key j at c ^ (j % 8); in the end the block's part of the
-  // result, fp32 [kHeads][kHeadDim] in the usual order.
+  // result, fp32 [kHeads][kPartPitch] in the usual order.
   alignas(128) std::byte keys[kTile * kHeadDim * 2];
   // Partial scores of each warp; before, its channels of the queries.
   alignas(128) float scores[kWarps][kHeads][kScorePitch];
@@ -33,8 +34,9 @@ struct Shared {
   float top[kHeads];
   float total[kHeads];
   float2 angles[kRotated / 2];
+  const std::byte* addresses[kWarps][32];
 };
-static_assert(sizeof(float) * kHeads * kHeadDim <= sizeof(Shared::keys));
+static_assert(sizeof(float) * kHeads * kPartPitch <= sizeof(Shared::keys));
 static_assert(kHeads * kWarpDim * 2 <= sizeof(Shared::scores[0]));
 
 __device__ std::byte* key_chunk(Shared& shared, int key, int chunk) {
@@ -150,11 +152,11 @@ __device__ void store_part(Shared& shared, int warp, int lane, const float sums[
   auto* part = reinterpret_cast<float*>(shared.keys);
 #pragma unroll
   for (int n = 0; n < kWarpDim / 8; ++n) {
-    float* at = part + lane / 4 * kHeadDim + warp * kWarpDim + 8 * n + lane % 4;
+    float* at = part + lane / 4 * kPartPitch + warp * kWarpDim + 8 * n + lane % 4;
     at[0] = sums[n][0];
     at[4] = sums[n][1];
-    at[8 * kHeadDim] = sums[n][2];
-    at[8 * kHeadDim + 4] = sums[n][3];
+    at[8 * kPartPitch] = sums[n][2];
+    at[8 * kPartPitch + 4] = sums[n][3];
   }
 }
 
@@ -166,7 +168,7 @@ __device__ void merge_parts(const AttentionParams& p, int64_t row, int first_hea
 #pragma unroll
   for (int i = static_cast<int>(threadIdx.x); i < kHeads * kHeadThreads; i += kThreads) {
     const int head = i / kHeadThreads;
-    if (first_head + head >= p.heads) return;
+    if (first_head + head >= p.heads) break;
     const int c = static_cast<int>(cluster.block_rank()) * kChannels + i % kHeadThreads * 4;
     float tops[splits], totals[splits];
     float4 parts[splits];
@@ -175,7 +177,7 @@ __device__ void merge_parts(const AttentionParams& p, int64_t row, int first_hea
       const Shared& other = *cluster.map_shared_rank(&shared, b);
       tops[b] = other.top[head];
       totals[b] = other.total[head];
-      parts[b] = reinterpret_cast<const float4*>(other.keys)[(head * kHeadDim + c) / 4];
+      parts[b] = reinterpret_cast<const float4*>(other.keys)[(head * kPartPitch + c) / 4];
     }
     float top = kLowestScore;
 #pragma unroll
@@ -229,6 +231,11 @@ __device__ void add_tiles(const RowKeys& keys, int begin, int end, TileDecoder<f
   }
 }
 
+// Nobody leaves while others read its memory. Nothing is passed on, so that the barrier needs no fence.
+__device__ void wait_for_readers() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;\n" ::: "memory");
+}
+
 template <int splits>
 __global__ void __launch_bounds__(kThreads, splits >= 4 ? 1 : 2)
     attention_few_kernel(const __grid_constant__ AttentionParams p) {
@@ -251,12 +258,12 @@ __global__ void __launch_bounds__(kThreads, splits >= 4 ? 1 : 2)
   };
   const int entries_end = min(end, keys.entry_tiles), window_begin = max(begin, keys.entry_tiles);
   if (begin < entries_end) {
-    TileDecoder<false> tiles(p, keys, begin, entries_end, warp, lane);
+    TileDecoder<false> tiles(p, keys, begin, entries_end, warp, lane, shared.addresses[warp]);
     prepare();
     add_tiles(keys, begin, entries_end, tiles, shared, warp, lane, progress);
   }
   if (window_begin < end) {
-    TileDecoder<true> tiles(p, keys, window_begin, end, warp, lane);
+    TileDecoder<true> tiles(p, keys, window_begin, end, warp, lane, shared.addresses[warp]);
     if (begin >= entries_end) prepare();
     add_tiles(keys, window_begin, end, tiles, shared, warp, lane, progress);
   }
@@ -272,7 +279,7 @@ __global__ void __launch_bounds__(kThreads, splits >= 4 ? 1 : 2)
   }
   cg::this_cluster().sync();
   merge_parts<splits>(p, row, first_head, shared);
-  cg::this_cluster().sync();  // nobody leaves while others read its memory
+  wait_for_readers();
 }
 
 template <int splits>

@@ -110,12 +110,15 @@ __device__ inline PackedKey<from_window> load_key(const std::byte* record, int l
 }
 
 // 8 channels of E2M1 codes: bits (sign; exponent, mantissa) to 15; 8 7 6 of a bf16, whose exponent is then off by 126.
+// One multiplication does both shifts, in units that are not busy otherwise.
 __device__ inline uint4 decode_entry_word(uint32_t word, uint32_t factors) {
-  constexpr uint32_t kSign = 0x80008000U, kRest = 0x01c001c0U;
-  return {scale_pair(((word << 12) & kSign) | ((word << 6) & kRest), factors),
-          scale_pair(((word << 8) & kSign) | ((word << 2) & kRest), factors),
-          scale_pair(((word << 4) & kSign) | ((word >> 2) & kRest), factors),
-          scale_pair((word & kSign) | ((word >> 6) & kRest), factors)};
+  constexpr uint32_t kEven = 0x000f000fU, kOdd = 0x00f000f0U, kBits = 0x81c081c0U;
+  constexpr uint32_t kShiftEven = 1 << 12 | 1 << 6, kShiftOdd = 1 << 8 | 1 << 2;
+  const uint32_t upper = word >> 8;
+  return {scale_pair((word & kEven) * kShiftEven & kBits, factors),
+          scale_pair((word & kOdd) * kShiftOdd & kBits, factors),
+          scale_pair((upper & kEven) * kShiftEven & kBits, factors),
+          scale_pair((upper & kOdd) * kShiftOdd & kBits, factors)};
 }
 
 // 8 channels of E4M3 codes.
@@ -159,24 +162,25 @@ struct TileDecoder {
   const AttentionParams& p;
   const RowKeys& keys;
   int begin, end, warp, lane;
-  const std::byte* address;  // of key lane % 8 of the warp's in tile lane / 8 of a group of four
+  const std::byte** addresses;  // in shared memory: of the warp's keys in a group of four tiles
   PackedKey<from_window> packed[kWarpKeys];
 
   __device__ TileDecoder(const AttentionParams& params, const RowKeys& row, int first, int last, int warp_of_tile,
-                         int warp_lane)
-      : p(params), keys(row), begin(first), end(last), warp(warp_of_tile), lane(warp_lane) {
+                         int warp_lane, const std::byte** warp_addresses)
+      : p(params), keys(row), begin(first), end(last), warp(warp_of_tile), lane(warp_lane), addresses(warp_addresses) {
     find_addresses(begin);
 #pragma unroll
     for (int i = 0; i < kWarpKeys; ++i) load(begin, i);
   }
   __device__ void find_addresses(int tile) {
     tile = min(tile + lane / kWarpKeys, end - 1);
-    address = key_address<from_window>(p, keys, tile, warp * kWarpKeys + lane % kWarpKeys);
+    const std::byte* address = key_address<from_window>(p, keys, tile, warp * kWarpKeys + lane % kWarpKeys);
+    __syncwarp();
+    addresses[lane] = address;
+    __syncwarp();
   }
   __device__ void load(int tile, int i) {
-    const int from = (tile - begin) % kAddressTiles * kWarpKeys + i;
-    const auto bits = __shfl_sync(~0U, reinterpret_cast<uint64_t>(address), from);
-    packed[i] = load_key<from_window>(reinterpret_cast<const std::byte*>(bits), lane);
+    packed[i] = load_key<from_window>(addresses[(tile - begin) % kAddressTiles * kWarpKeys + i], lane);
   }
   // `store(i, chunks)` gets key i of the warp's eight: the lane's chunks first_chunk(lane) and first_chunk(lane) ^ 1.
   template <class Store>

@@ -1,5 +1,7 @@
 #include <cooperative_groups.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "ops/attention/sm90_keys.cuh"
 #include "ops/attention/sm90_variants.h"
@@ -10,15 +12,17 @@
 // them into one of two tiles, which serves as both operands: keys of the scores and values of the weighted sum. Two
 // warpgroups do the products: in the scores each takes half of the tile's keys, in the sum half of the channels.
 //
-// With two splits a cluster of two blocks shares a row: each takes half of the keys and, in the end, finishes half of
-// the channels.
+// With splits the blocks of a cluster share a row: each takes a part of the keys and, in the end, finishes a part of
+// the channels, for which the others hand over their sums.
 namespace gannet::ops::cuda {
 namespace {
 
 namespace cg = cooperative_groups;
 
 constexpr int kHeads = 64;
-constexpr int kBuffers = 2;        // tiles of decoded keys
+constexpr int kBuffers = 2;  // tiles of decoded keys
+// Rows whose angles are there at a time: one that is finished, the current one and the next.
+constexpr int kAngles = 3;
 constexpr int kBlockBytes = 8192;  // 64 rows of 64 channels, the unit of swizzled operands
 constexpr int kBlocks = kHeadDim / 64;
 constexpr int kGroup = 128;  // threads of a warpgroup
@@ -39,7 +43,8 @@ struct Shared {
   alignas(1024) std::byte weights[kBlockBytes];
   float top[2][kHeads];
   float total[2][kHeads];
-  float2 angles[2][kRotated / 2];  // of even and odd rows of the block
+  float2 angles[kAngles][kRotated / 2];  // of the block's rows in turn
+  const std::byte* addresses[kProducerWarps][32];
   uint64_t q_full, q_empty, key_full[kBuffers], key_empty[kBuffers];
 };
 
@@ -89,11 +94,23 @@ struct QueryLoader {
   }
 };
 
+__device__ void prefetch_queries(const AttentionParams& p, int64_t row, int thread) {
+  constexpr int64_t kLine = 128;
+  const auto* queries = reinterpret_cast<const std::byte*>(p.q + row * p.heads * kHeadDim);
+  for (int64_t at = thread * kLine; at < p.heads * kHeadDim * 2; at += kProducers * kLine) {
+    asm volatile("prefetch.global.L2 [%0];\n" ::"l"(queries + at));
+  }
+}
+
+__device__ void set_angles(const AttentionParams& p, int64_t row, float2* angles, int lane) {
+  angles[lane] = angle_of_pair(p.rows.positions[row], p.frequencies[lane]);
+}
+
 template <bool from_window>
 __device__ void produce_tiles(const AttentionParams& p, const RowKeys& keys, int begin, int end, Shared& shared,
                               int warp, int lane, Ring& ring) {
   if (begin >= end) return;
-  TileDecoder<from_window> tiles(p, keys, begin, end, warp, lane);
+  TileDecoder<from_window> tiles(p, keys, begin, end, warp, lane, shared.addresses[warp]);
   // Where the lane's chunks go in a tile's row 0; in row r of eight they lie r * 128 bytes further, at ^ (r * 16).
   const int first = chunk_offset(0, first_chunk(lane)), second = first ^ 16;
   for (int tile = begin; tile < end; ++tile, ++ring.tiles) {
@@ -121,9 +138,9 @@ __device__ void produce(const AttentionParams& p, Shared& shared, int first_row,
     queries.load(0);
     const RowKeys keys = row_keys(p, row);
     const auto [begin, end] = tiles_of_part(keys, split, splits);
-    float2* angles = shared.angles[rows_done % 2];
-    if (warp == 0) angles[lane] = angle_of_pair(keys.position, p.frequencies[lane]);
+    if (warp == 0 && rows_done == 0) set_angles(p, row, shared.angles[0], lane);
     sync_threads<kProducerBarrier, kProducers>();
+    const float2* angles = shared.angles[rows_done % kAngles];
     wait(&shared.q_empty, rows_done % 2 ^ 1);
 #pragma unroll 1
     for (int round = 0; round < QueryLoader::kRounds; ++round) {
@@ -133,6 +150,10 @@ __device__ void produce(const AttentionParams& p, Shared& shared, int first_row,
     publish_shared();
     __syncwarp();
     if (lane == 0) arrive(&shared.q_full);
+    if (const int next = row + row_step; next < count) {
+      prefetch_queries(p, next, thread);
+      if (warp == 0) set_angles(p, next, shared.angles[(rows_done + 1) % kAngles], lane);
+    }
 
     produce_tiles<false>(p, keys, begin, min(end, keys.entry_tiles), shared, warp, lane, ring);
     produce_tiles<true>(p, keys, max(begin, keys.entry_tiles), end, shared, warp, lane, ring);
@@ -294,18 +315,18 @@ __device__ void transpose_quad(uint32_t (&w)[4], int t) {
   }
 }
 
-// Writes the group's 256 channels; 16-byte stores of 8 channels in their usual order.
-__device__ void store_heads(const AttentionParams& p, int64_t row, const Consumer& me, const Sums& sums) {
+// Writes half of the group's channels; 16-byte stores of 8 channels in their usual order.
+__device__ void store_heads(const AttentionParams& p, int64_t row, const Consumer& me, int half,
+                            const float (&sums)[64]) {
   const int t = me.lane % 4;
 #pragma unroll
-  for (int j = 0; j < 32; j += 4) {
+  for (int j = 0; j < 16; j += 4) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       uint32_t pairs[4];
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        const __nv_bfloat162 pair = __floats2bfloat162_rn(sums[(j + k) / 16][4 * ((j + k) % 16) + 2 * h],
-                                                          sums[(j + k) / 16][4 * ((j + k) % 16) + 2 * h + 1]);
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(sums[4 * (j + k) + 2 * h], sums[4 * (j + k) + 2 * h + 1]);
         pairs[k] = *reinterpret_cast<const uint32_t*>(&pair);
       }
       transpose_quad(pairs, t);
@@ -313,29 +334,88 @@ __device__ void store_heads(const AttentionParams& p, int64_t row, const Consume
       if (head >= p.heads) continue;
       const uint4 chunk = {__byte_perm(pairs[0], pairs[1], 0x5410), __byte_perm(pairs[2], pairs[3], 0x5410),
                            __byte_perm(pairs[0], pairs[1], 0x7632), __byte_perm(pairs[2], pairs[3], 0x7632)};
-      auto* out = reinterpret_cast<uint4*>(p.out + (row * p.heads + head) * kHeadDim + me.group * 256);
-      out[j + t] = chunk;
+      __nv_bfloat16* out = p.out + (row * p.heads + head) * kHeadDim + (me.group * 2 + half) * (kHeadDim / 4);
+      reinterpret_cast<uint4*>(out)[j + t] = chunk;
     }
   }
 }
 
-// The peer's sums of these channels and heads, in the same threads' order.
-template <bool write>
-__device__ void pass_sums(std::byte* memory, const Consumer& me, Sums& sums, float2 mine, float2 other) {
-  auto* parts = reinterpret_cast<float4*>(memory) + me.warp * 32 + me.lane;
+// Which block of a cluster finishes the `quarter`th 128 channels.
+template <int splits>
+__device__ int owner_of(int quarter) {
+  return quarter / (4 / splits);
+}
+
+// Where a thread leaves its sums of a quarter for the quarter's owner: float4 number i of the thread at [i * kGroup].
+__device__ float4* part_of_quarter(Shared& shared, const Consumer& me, int quarter) {
+  constexpr int kQuarterBytes = kHeads * (kHeadDim / 4) * static_cast<int>(sizeof(float));
+  static_assert(4 * kQuarterBytes <= sizeof(Shared::keys));
+  return reinterpret_cast<float4*>(shared.keys[0] + quarter * kQuarterBytes) + me.warp * 32 + me.lane;
+}
+
+// Adds up the parts of a cluster's blocks, each block for the channels that it owns.
+template <int splits>
+__device__ void merge_parts(Shared& shared, const Consumer& me, int split, float (&total)[2], Softmax& softmax,
+                            Sums& sums) {
+  const cg::cluster_group cluster = cg::this_cluster();
 #pragma unroll
-  for (int i = 0; i < 32; ++i) {
-    float* d = &sums[i / 16][4 * (i % 16)];
-    if constexpr (write) {
-      parts[i * kGroup] = {d[0], d[1], d[2], d[3]};
-    } else {
-      const float4 part = parts[i * kGroup];
-      d[0] = d[0] * mine.x + part.x * other.x;
-      d[1] = d[1] * mine.x + part.y * other.x;
-      d[2] = d[2] * mine.y + part.z * other.y;
-      d[3] = d[3] * mine.y + part.w * other.y;
+  for (int half = 0; half < 2; ++half) {
+    const int quarter = me.group * 2 + half;
+    if (owner_of<splits>(quarter) == split) continue;
+    float4* part = part_of_quarter(shared, me, quarter);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) part[i * kGroup] = *reinterpret_cast<const float4*>(&sums[half][4 * i]);
+  }
+  for (int h = 0; h < 2; ++h) {
+    // Both groups have the same one.
+    if (me.group == 0 && me.lane % 4 == 0) shared.top[0][me.head + 8 * h] = softmax.top[h];
+  }
+  cluster.sync();
+  float weights[splits][2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int head = me.head + 8 * h;
+    float tops[splits];
+    softmax.top[h] = kLowestScore;
+#pragma unroll
+    for (int b = 0; b < splits; ++b) {
+      tops[b] = cluster.map_shared_rank(&shared, b)->top[0][head];
+      softmax.top[h] = fmaxf(softmax.top[h], tops[b]);
+    }
+    total[h] = 0;
+#pragma unroll
+    for (int b = 0; b < splits; ++b) {
+      const Shared& other = *cluster.map_shared_rank(&shared, b);
+      weights[b][h] = power_of_two(tops[b] - softmax.top[h]);
+      total[h] += (other.total[0][head] + other.total[1][head]) * weights[b][h];
     }
   }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int quarter = me.group * 2 + half;
+    if (owner_of<splits>(quarter) != split) continue;
+    float2 mine{};
+#pragma unroll
+    for (int b = 0; b < splits; ++b) {
+      if (b == split) mine = {weights[b][0], weights[b][1]};
+    }
+#pragma unroll
+    for (int i = 0; i < 64; ++i) sums[half][i] *= i / 2 % 2 == 0 ? mine.x : mine.y;
+#pragma unroll
+    for (int b = 0; b < splits; ++b) {
+      if (b == split) continue;
+      const float4* part = part_of_quarter(*cluster.map_shared_rank(&shared, b), me, quarter);
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        const float4 v = part[i * kGroup];
+        sums[half][4 * i] += v.x * weights[b][0];
+        sums[half][4 * i + 1] += v.y * weights[b][0];
+        sums[half][4 * i + 2] += v.z * weights[b][1];
+        sums[half][4 * i + 3] += v.w * weights[b][1];
+      }
+    }
+  }
+  cluster.sync();
 }
 
 template <int splits>
@@ -348,32 +428,7 @@ __device__ void finish_row(const AttentionParams& p, int64_t row, Shared& shared
   }
   sync_threads<kConsumerBarrier, kConsumers>();
   for (int h = 0; h < 2; ++h) total[h] = shared.total[0][me.head + 8 * h] + shared.total[1][me.head + 8 * h];
-  if constexpr (splits > 1) {
-    // The group whose channels the peer finishes hands them over. Both groups have the same `top`.
-    const cg::cluster_group cluster = cg::this_cluster();
-    if (me.group != split) {
-      pass_sums<true>(shared.keys[0], me, sums, {}, {});
-      for (int h = 0; h < 2; ++h) {
-        if (me.lane % 4 == 0) shared.top[0][me.head + 8 * h] = softmax.top[h];
-      }
-    }
-    cluster.sync();
-    if (me.group == split) {
-      Shared& peer = *cluster.map_shared_rank(&shared, 1 - split);
-      float mine[2], other[2];
-      for (int h = 0; h < 2; ++h) {
-        const int head = me.head + 8 * h;
-        const float peer_top = peer.top[0][head], top = fmaxf(softmax.top[h], peer_top);
-        mine[h] = power_of_two(softmax.top[h] - top);
-        other[h] = power_of_two(peer_top - top);
-        total[h] = total[h] * mine[h] + (peer.total[0][head] + peer.total[1][head]) * other[h];
-        softmax.top[h] = top;
-      }
-      pass_sums<false>(peer.keys[0], me, sums, {mine[0], mine[1]}, {other[0], other[1]});
-    }
-    cluster.sync();
-    if (me.group != split) return;
-  }
+  if constexpr (splits > 1) merge_parts<splits>(shared, me, split, total, softmax, sums);
   float factor[2];
   for (int h = 0; h < 2; ++h) {
     const int head = me.head + 8 * h;
@@ -383,7 +438,10 @@ __device__ void finish_row(const AttentionParams& p, int64_t row, Shared& shared
   }
   scale_sums(sums, {factor[0], factor[1]});
   if (me.group == 1) rotate_back<24>(sums, angles, me.lane);
-  store_heads(p, row, me, sums);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (owner_of<splits>(me.group * 2 + half) == split) store_heads(p, row, me, half, sums[half]);
+  }
 }
 
 template <int splits>
@@ -422,7 +480,7 @@ __device__ void consume(const AttentionParams& p, Shared& shared, int first_row,
       pin_registers(sums[1]);
       if (me.lane == 0) arrive(&shared.key_empty[buffer]);
     }
-    finish_row<splits>(p, row, shared, shared.angles[rows_done % 2], me, softmax, sums, split);
+    finish_row<splits>(p, row, shared, shared.angles[rows_done % kAngles], me, softmax, sums, split);
   }
 }
 
@@ -477,10 +535,13 @@ void launch(cudaStream_t stream, const AttentionParams& p, int64_t blocks) {
 
 void attention_many(cudaStream_t stream, const AttentionParams& p, int splits) {
   GANNET_CHECK(p.heads <= kHeads);
-  if (splits == 2) {
-    launch<2>(stream, p, 2 * p.rows.most);
-  } else {
-    launch<1>(stream, p, std::min(p.rows.most, kMultiprocessors));
+  switch (splits) {
+    case 1:
+      return launch<1>(stream, p, std::min(p.rows.most, kMultiprocessors));
+    case 2:
+      return launch<2>(stream, p, 2 * p.rows.most);
+    default:
+      return launch<4>(stream, p, 4 * p.rows.most);
   }
 }
 
