@@ -100,9 +100,16 @@ __global__ void __cluster_dims__(kArgmaxBlocks, 1, 1) __launch_bounds__(kArgmaxT
   const float* logits = p.logits + row * p.vocabulary;
   uint64_t best = 0;
   constexpr int64_t kStride = kArgmaxBlocks * kArgmaxThreads;
+  const int64_t first = blockIdx.x * kArgmaxThreads + threadIdx.x;
+  if (p.vocabulary % 4 == 0) {
 #pragma unroll 8
-  for (int64_t i = blockIdx.x * kArgmaxThreads + threadIdx.x; i < p.vocabulary; i += kStride) {
-    best = max(best, rank_of(__ldcs(logits + i), i));
+    for (int64_t i = first; i < p.vocabulary / 4; i += kStride) {
+      const float4 v = __ldcs(reinterpret_cast<const float4*>(logits) + i);
+      best = max(best, max(max(rank_of(v.x, 4 * i), rank_of(v.y, 4 * i + 1)),
+                           max(rank_of(v.z, 4 * i + 2), rank_of(v.w, 4 * i + 3))));
+    }
+  } else {
+    for (int64_t i = first; i < p.vocabulary; i += kStride) best = max(best, rank_of(logits[i], i));
   }
   best = warp_largest(best);
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = best;

@@ -64,21 +64,21 @@ void check(const IndexSelectParams& p) {
 }
 
 void score_rows(cudaStream_t stream, const SelectArguments& a, int row_stretches) {
-  if (a.p.heads <= 8) return launch_index_scores<8, 1>(stream, a, row_stretches);
-  if (a.p.heads <= 32) return launch_index_scores<32, 1>(stream, a, row_stretches);
-  launch_index_scores<64, 1>(stream, a, row_stretches);
+  if (a.p.heads <= 8) return launch_index_rows<8>(stream, a, row_stretches);
+  if (a.p.heads <= 32) return launch_index_rows<32>(stream, a, row_stretches);
+  launch_index_rows<64>(stream, a, row_stretches);
 }
 void score_tiles(cudaStream_t stream, const SelectArguments& a, int tile_stretches) {
   const bool small = a.tile_rows == 4;
   if (a.p.heads <= 8) {
-    return small ? launch_index_scores<8, 4>(stream, a, tile_stretches)
-                 : launch_index_scores<8, 8>(stream, a, tile_stretches);
+    return small ? launch_index_tiles<8, 4>(stream, a, tile_stretches)
+                 : launch_index_tiles<8, 8>(stream, a, tile_stretches);
   }
   if (a.p.heads <= 32) {
-    return small ? launch_index_scores<32, 4>(stream, a, tile_stretches)
-                 : launch_index_scores<32, 8>(stream, a, tile_stretches);
+    return small ? launch_index_tiles<32, 4>(stream, a, tile_stretches)
+                 : launch_index_tiles<32, 8>(stream, a, tile_stretches);
   }
-  launch_index_scores<64, 4>(stream, a, tile_stretches);
+  launch_index_tiles<64, 4>(stream, a, tile_stretches);
 }
 
 }  // namespace
@@ -89,6 +89,7 @@ int64_t index_select_scratch(int64_t most, int64_t /*heads*/, int64_t k, int64_t
     if (most_stretches(rows) == 1) continue;
     Carver carver(nullptr);
     carver.take<int>(rows);
+    carver.take<uint32_t>(rows * kDenseEntries);
     take_lists(carver, rows, k);
     if (max_blocks > 0) take_lists(carver, rows, max_blocks);
     size = std::max(size, carver.size());
@@ -114,6 +115,7 @@ void index_select_with_scores(cudaStream_t stream, const IndexSelectParams& p, f
   if (a.stretches > 1) {
     Carver carver(p.scratch);
     a.active = carver.take<int>(p.rows.most);
+    a.dense = carver.take<uint32_t>(p.rows.most * kDenseEntries);
     a.best = take_lists(carver, p.rows.most, p.k);
     if (p.make_candidates) a.blocks = take_lists(carver, p.rows.most, p.max_blocks);
   }

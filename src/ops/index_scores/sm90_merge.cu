@@ -1,6 +1,10 @@
 #include <cuda_runtime.h>
 
+#include "ops/cuda/bulk_copy.cuh"
 #include "ops/cuda/check.h"
+#include "ops/cuda/launch.h"
+#include "ops/cuda/ordered.cuh"
+#include "ops/index_scores/sm90_block.cuh"
 #include "ops/index_scores/sm90_kernels.h"
 
 // The best of all stretches' lists of a row, in rising order of entries.
@@ -8,41 +12,28 @@ namespace gannet::ops::cuda {
 namespace {
 
 constexpr int kThreads = 1024;
-constexpr int kBins = 2 * kThreads;
-constexpr int kCapacity = 8192;      // elements that are looked at together
-constexpr int kMostWanted = 2048;    // best entries or blocks of a row
-constexpr int kMostStretches = 132;  // of a row
+constexpr int kMostWanted = 2048;  // best entries or blocks of a row
+constexpr int kMostStretches = 132;
+constexpr int kCapacity = 8192;  // elements of lists that are looked at together
 constexpr int kWindow = 2 * kCapacity * 32;
+
+using Select = BlockSelect<kThreads>;
 
 struct MergeShared {
   union {
+    uint32_t dense[kDenseEntries];
     struct {
       uint32_t codes[kCapacity];
       uint32_t places[kCapacity];  // in the row's lists
     };
     uint32_t bitmap[kWindow / 32];
   };
-  uint32_t bins[kBins];
+  Select::Shared select;
   uint32_t chosen[kMostWanted];
   uint32_t sorted[kMostWanted];
   uint32_t counts[kMostStretches];
-  uint32_t warps[32];
+  uint32_t bounds[32];
   int size;
-  int bin, above, population;
-};
-
-__device__ inline uint32_t warp_scan(uint32_t value) {
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t other = __shfl_up_sync(0xffffffffU, value, step);
-    if (static_cast<int>(threadIdx.x) % 32 >= step) value += other;
-  }
-  return value;
-}
-
-// What is chosen: codes above `code`; of those equal to it all, or those with entries up to `last_entry`.
-struct Threshold {
-  uint32_t code = 0;
-  uint32_t last_entry = 0xffffffffU;
 };
 
 struct Merge {
@@ -57,25 +48,6 @@ struct Merge {
   __device__ int64_t base() const { return row * a.stretches * lists.capacity; }
   __device__ uint32_t entry(uint32_t place) const { return lists.entries[base() + place]; }
 
-  __device__ uint32_t sum_before(uint32_t value, uint32_t* total = nullptr) {
-    const uint32_t inclusive = warp_scan(value);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    __syncthreads();
-    if (lane == 31) shared.warps[warp] = inclusive;
-    __syncthreads();
-    const uint32_t warps = warp_scan(shared.warps[lane]);
-    const uint32_t before = __shfl_sync(0xffffffffU, warps, max(warp - 1, 0));
-    if (total != nullptr) *total = __shfl_sync(0xffffffffU, warps, 31);
-    return (warp > 0 ? before : 0) + inclusive - value;
-  }
-  __device__ uint32_t least(uint32_t value) {
-    value = __reduce_min_sync(0xffffffffU, value);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) shared.warps[threadIdx.x / 32] = value;
-    __syncthreads();
-    return __reduce_min_sync(0xffffffffU, shared.warps[threadIdx.x % 32]);
-  }
-
   __device__ void load_counts() {
     uint32_t bound = 0xffffffffU;
     if (static_cast<int>(threadIdx.x) < active) {
@@ -83,7 +55,10 @@ struct Merge {
       bound = lists.bounds[row * a.stretches + threadIdx.x];
     }
     if (threadIdx.x == 0) shared.size = 0;
-    floor = least(bound);
+    bound = __reduce_min_sync(0xffffffffU, bound);
+    if (threadIdx.x % 32 == 0) shared.bounds[threadIdx.x / 32] = bound;
+    __syncthreads();
+    floor = __reduce_min_sync(0xffffffffU, shared.bounds[threadIdx.x % 32]);
   }
 
   // Appends what matters of the stretches first .. end - 1; counts on when there is no more room.
@@ -130,76 +105,15 @@ struct Merge {
     }
   }
 
-  // The largest code of which `needed` elements are at or above; `ties` when not all of the equal ones are needed: how
-  // many are. key(i) is element i's code, 0 leaves it out.
-  template <class Key>
-  __device__ uint32_t find(int size, int needed, int& ties, const Key& key) {
-    uint32_t low = 0xffffffffU, high = 0;
-    for (int i = threadIdx.x; i < size; i += kThreads) {
-      const uint32_t code = key(i);
-      if (code == 0) continue;
-      low = min(low, code);
-      high = max(high, code);
-    }
-    low = least(low);
-    high = ~least(~high);
-    while (true) {
-      const int shift = high == low ? 0 : max(0, 21 - __clz(high - low));
-      count_bins(size, low, high, shift, key);
-      find_bin(needed);
-      needed -= shared.above;
-      const uint32_t code = low + (static_cast<uint32_t>(shared.bin) << shift);
-      ties = shared.population == needed ? 0 : needed;
-      if (ties == 0 || shift == 0) return code;
-      low = code;
-      high = min(high, code + ((1U << shift) - 1));
-    }
-  }
-  template <class Key>
-  __device__ void count_bins(int size, uint32_t low, uint32_t high, int shift, const Key& key) {
-    __syncthreads();
-    shared.bins[threadIdx.x] = 0;
-    shared.bins[threadIdx.x + kThreads] = 0;
-    __syncthreads();
-    for (int i = threadIdx.x; i < size; i += kThreads) {
-      const uint32_t code = key(i);
-      if (code >= low && code <= high && code != 0) atomicAdd(&shared.bins[(code - low) >> shift], 1U);
-    }
-    __syncthreads();
-  }
-  // The bin, from the top, in which the element number `needed` lies.
-  __device__ void find_bin(int needed) {
-    const int upper = kBins - 1 - 2 * static_cast<int>(threadIdx.x);
-    const int n_upper = static_cast<int>(shared.bins[upper]), n_lower = static_cast<int>(shared.bins[upper - 1]);
-    const int above = static_cast<int>(sum_before(n_upper + n_lower));
-    if (above < needed && needed <= above + n_upper) {
-      shared.bin = upper;
-      shared.above = above;
-      shared.population = n_upper;
-    } else if (above + n_upper < needed && needed <= above + n_upper + n_lower) {
-      shared.bin = upper - 1;
-      shared.above = above + n_upper;
-      shared.population = n_lower;
-    }
-    __syncthreads();
-  }
-
   __device__ Threshold threshold() {
-    Threshold result;
     const int size = shared.size;
-    if (size <= wanted) return result;
-    int ties = 0;
-    result.code = find(size, wanted, ties, [this](int i) { return shared.codes[i]; });
-    if (ties == 0) return result;
-    int none = 0;
-    result.last_entry = ~find(size, ties, none, [this, &result](int i) {
-      return shared.codes[i] == result.code ? ~entry(shared.places[i]) : 0U;
-    });
-    return result;
+    if (size <= wanted) return {1, 0xffffffffU};
+    return Select{shared.select}.find(
+        size, wanted, [this](int i) { return shared.codes[i]; }, [this](int i) { return entry(shared.places[i]); });
   }
   __device__ bool is_chosen(int i, const Threshold& limit) const {
     if (shared.codes[i] != limit.code) return shared.codes[i] > limit.code;
-    return limit.last_entry == 0xffffffffU || entry(shared.places[i]) <= limit.last_entry;
+    return limit.tie == 0xffffffffU || entry(shared.places[i]) <= limit.tie;
   }
 
   // Of more elements than there is room for: stretch by stretch, cut down to the best in between.
@@ -269,7 +183,7 @@ struct Merge {
       const int first = min(static_cast<int>(threadIdx.x) * each, words), end = min(first + each, words);
       uint32_t mine = 0, all = 0;
       for (int i = first; i < end; ++i) mine += __popc(shared.bitmap[i]);
-      uint32_t at = rank + sum_before(mine, &all);
+      uint32_t at = rank + Select{shared.select}.sum_before(mine, all);
       for (int i = first; i < end; ++i) {
         for (uint32_t bits = shared.bitmap[i]; bits != 0; bits &= bits - 1) {
           shared.sorted[at++] = begin + 32 * i + __ffs(static_cast<int>(bits)) - 1;
@@ -281,7 +195,7 @@ struct Merge {
   }
 };
 
-__device__ void write_entries(const SelectArguments& a, int64_t row, const uint32_t* sorted, int count) {
+__device__ void write_entries(const SelectArguments& a, int row, const uint32_t* sorted, int count) {
   const int32_t* candidates = a.p.candidates + row * a.p.max_blocks * a.p.block_size;
   int32_t* out = a.p.selected + row * a.p.selected_stride;
   for (int i = threadIdx.x; i < count; i += kThreads) {
@@ -291,27 +205,46 @@ __device__ void write_entries(const SelectArguments& a, int64_t row, const uint3
   if (threadIdx.x == 0) a.p.selected_counts[row] = count;
 }
 
-__device__ void write_blocks(const SelectArguments& a, int64_t row, const uint32_t* sorted, int count, int visible) {
-  const int size = static_cast<int>(a.p.block_size);
-  int32_t* out = a.p.candidates + row * a.p.max_blocks * a.p.block_size;
-  // The newest block, the last one, is the only one that may be shorter.
-  const int total = count * size - ((visible + size - 1) / size * size - visible);
-  for (int i = threadIdx.x; i < total; i += kThreads) out[i] = static_cast<int32_t>(sorted[i / size]) * size + i % size;
-  if (threadIdx.x == 0) a.p.candidate_counts[row] = total;
+// Numbers of the best of `size` codes in `dense` to `sorted`; returns how many there are.
+__device__ int choose_dense(MergeShared& shared, int size, int wanted) {
+  __syncthreads();
+  const Threshold threshold = Select{shared.select}.find(
+      size, wanted, [&](int i) { return shared.dense[i]; }, [](int i) { return static_cast<uint32_t>(i); });
+  const int each = (size + kThreads - 1) / kThreads | 1;  // odd: no bank conflicts
+  const int first = min(static_cast<int>(threadIdx.x) * each, size), end = min(first + each, size);
+  uint32_t mine = 0, total = 0;
+  for (int i = first; i < end; ++i) mine += static_cast<uint32_t>(threshold.admits(shared.dense[i], i));
+  uint32_t rank = Select{shared.select}.sum_before(mine, total);
+  for (int i = first; mine > 0 && i < end; ++i) {
+    if (threshold.admits(shared.dense[i], i)) shared.sorted[rank++] = i;
+  }
+  __syncthreads();
+  return static_cast<int>(total);
 }
 
-// Grid: rows; entries and, when candidates are made, blocks.
-__global__ void __launch_bounds__(kThreads, 1) merge_stretches(const __grid_constant__ SelectArguments a) {
-  extern __shared__ __align__(16) char memory[];
-  const int row = static_cast<int>(blockIdx.x);
-  if (row >= *a.p.rows.count) return;
-  const int active = a.active[row];
-  if (active == 0) return;
-  const int n =
-      a.p.use_candidates ? a.p.candidate_counts[row] : (a.p.rows.positions[row] + 1) / static_cast<int>(a.p.ratio);
-  const bool of_blocks = blockIdx.y == 1;
-  if (of_blocks && n <= a.p.max_blocks * a.p.block_size) return;
-  auto& shared = *reinterpret_cast<MergeShared*>(memory);
+// `first`: the first codes, four of each thread.
+__device__ void select_dense(const SelectArguments& a, MergeShared& shared, int row, int n, bool of_blocks,
+                             const uint4& first) {
+  const uint32_t* codes = a.dense + static_cast<int64_t>(row) * kDenseEntries;
+  if (!of_blocks) {
+    *reinterpret_cast<uint4*>(shared.dense + 4 * threadIdx.x) = first;
+    for (int i = 4 * (threadIdx.x + kThreads); i < n; i += 4 * kThreads) {
+      *reinterpret_cast<uint4*>(shared.dense + i) = *reinterpret_cast<const uint4*>(codes + i);
+    }
+    write_entries(a, row, shared.sorted, choose_dense(shared, n, static_cast<int>(a.p.k)));
+    return;
+  }
+  const int size = static_cast<int>(a.p.block_size), blocks = (n + size - 1) / size;
+  for (int i = threadIdx.x; i < blocks; i += kThreads) {
+    uint32_t best = i == blocks - 1 ? ordered(INFINITY) : 0;
+    for (int j = i * size; j < min((i + 1) * size, n); ++j) best = max(best, codes[j]);
+    shared.dense[i] = best;
+  }
+  const int count = choose_dense(shared, blocks, static_cast<int>(a.p.max_blocks));
+  write_blocks(a, row, shared.sorted, count, n, threadIdx.x, kThreads);
+}
+
+__device__ void merge_lists(const SelectArguments& a, MergeShared& shared, int row, int n, int active, bool of_blocks) {
   Merge merge{.a = a,
               .lists = of_blocks ? a.blocks : a.best,
               .shared = shared,
@@ -321,9 +254,31 @@ __global__ void __launch_bounds__(kThreads, 1) merge_stretches(const __grid_cons
   const int count = merge.choose();
   merge.sort(count, of_blocks ? (n + static_cast<int>(a.p.block_size) - 1) / static_cast<int>(a.p.block_size) : n);
   if (of_blocks) {
-    write_blocks(a, row, shared.sorted, count, n);
+    write_blocks(a, row, shared.sorted, count, n, threadIdx.x, kThreads);
   } else {
     write_entries(a, row, shared.sorted, count);
+  }
+}
+
+// Grid: rows; entries and, when candidates are made, blocks.
+__global__ void __launch_bounds__(kThreads, 1) merge_stretches(const __grid_constant__ SelectArguments a) {
+  extern __shared__ __align__(16) char memory[];
+  auto& shared = *reinterpret_cast<MergeShared*>(memory);
+  wait_for_previous_launch();
+  allow_next_launch();
+  const int row = static_cast<int>(blockIdx.x);
+  // All at once, whatever may turn out to be wanted.
+  const auto* dense = reinterpret_cast<const uint4*>(a.dense + static_cast<int64_t>(row) * kDenseEntries);
+  const uint4 first = __ldcg(dense + threadIdx.x);
+  const int count = __ldcg(a.p.rows.count), active = __ldcg(a.active + row), length = __ldcg(row_length(a, row));
+  if (row >= count || active == kDone) return;
+  const int n = row_number(a, length);
+  const bool of_blocks = blockIdx.y == 1;
+  if (of_blocks && n <= a.p.max_blocks * a.p.block_size) return;
+  if (active == kDense) {
+    select_dense(a, shared, row, n, of_blocks, first);
+  } else {
+    merge_lists(a, shared, row, n, active, of_blocks);
   }
 }
 
@@ -334,8 +289,8 @@ void launch_index_merge(cudaStream_t stream, const SelectArguments& a) {
                                                            static_cast<int>(sizeof(MergeShared)));
   GANNET_CUDA_CHECK(prepared);
   const dim3 grid(static_cast<unsigned>(a.p.rows.most), a.p.make_candidates ? 2 : 1);
-  merge_stretches<<<grid, kThreads, sizeof(MergeShared), stream>>>(a);
-  GANNET_CUDA_LAUNCHED();
+  launch_overlapping(stream, merge_stretches, {.grid = grid, .threads = kThreads, .shared_bytes = sizeof(MergeShared)},
+                     a);
 }
 
 }  // namespace gannet::ops::cuda

@@ -403,9 +403,14 @@ TEST(IndexSelectSm90, TiesGoToTheLowestEntries) {
     for (const int64_t most : {1, 16, 140}) {
       Shape shape = kReleased;
       shape.ratio = 1;
-      Selection plain(shape, {{12000, 1}}, most, 26);
-      plain.make_exact(27, patterns);
-      expect_right(plain, true);
+      for (const int64_t position : {12000, 40000}) {
+        Selection plain(shape, {{position, 1}}, most, 26);
+        plain.make_exact(27, patterns);
+        expect_right(plain, true);
+      }
+      Selection segments(making(kNano), {{33000, 2}}, most, 26);
+      segments.make_exact(27, patterns);
+      expect_right(segments, true);
       Selection tile(making(kNano), {{2000, 11}, {900, 1}}, most, 28);
       tile.make_exact(29, patterns);
       expect_right(tile, true);
@@ -417,26 +422,39 @@ TEST(IndexSelectSm90, TiesGoToTheLowestEntries) {
 }
 
 // Scores that rise, so that each key is better than all before, or fall.
+void expect_right_on_slope(bool rising, int64_t entries, int64_t most) {
+  Selection s(making(kNano), {{entries - 1, 1}}, most, 32);
+  s.make_exact(33, 1);
+  for (float& w : s.weights) w = std::fabs(w);
+  for (float& v : s.q) v = std::fabs(v);
+  for (int64_t e = 0; e < entries; ++e) {
+    std::byte* key = s.key_at(0, e);
+    const int64_t level = (rising ? e : entries - 1 - e) * 128 * 7 / entries;  // of all nibbles together
+    const auto nibble = [&](int64_t channel) {
+      return std::clamp<int64_t>(level / 128 + (channel < level % 128 ? 1 : 0), 0, 7);
+    };
+    for (int64_t c = 0; c < 64; ++c) key[c] = static_cast<std::byte>(nibble(2 * c) | nibble(2 * c + 1) << 4);
+  }
+  expect_right(s, true);
+}
 TEST(IndexSelectSm90, RisingAndFallingScores) {
   for (const bool rising : {false, true}) {
-    for (const int64_t most : {1, 16}) {
-      Selection s(making(kNano), {{6000, 1}}, most, 32);
-      s.make_exact(33, 1);
-      for (float& w : s.weights) w = std::fabs(w);
-      for (float& v : s.q) v = std::fabs(v);
-      for (int64_t e = 0; e < 6001; ++e) {
-        std::byte* key = s.key_at(0, e);
-        const int64_t level = (rising ? e : 6000 - e) * 128 * 7 / 6001;  // of all nibbles together
-        for (int64_t c = 0; c < 64; ++c) {
-          const auto nibble = [&](int64_t channel) {
-            return std::clamp<int64_t>(level / 128 + (channel < level % 128), 0, 7);
-          };
-          key[c] = static_cast<std::byte>(nibble(2 * c) | nibble(2 * c + 1) << 4);
-        }
-      }
-      expect_right(s, true);
+    for (const int64_t entries : {6000, 30000}) {
+      for (const int64_t most : {1, 16, 1100}) expect_right_on_slope(rising, entries, most);
     }
   }
+}
+
+// Beyond what is kept as single scores.
+TEST(IndexSelectSm90, LongContexts) {
+  for (const int64_t position : {16382, 16383, 16384, 70000}) {
+    SCOPED_TRACE(position);
+    for (const int64_t most : {1, 20, 140}) expect_right(Selection(making(kNano), {{position, 1}}, most, 41));
+  }
+  expect_right(Selection(kNano, {{40000, 1}, {33000, 1}, {500, 1}}, 9, 42));
+  expect_right(Selection(making(kHeads), {{16370, 21}, {9000, 1}}, 22, 43));
+  expect_right(Selection(making(kNano), {{16370, 21}, {30000, 9}, {17000, 1}}, 1100, 44));
+  expect_right(Selection(kMany, {{35000, 9}}, 60, 45));
 }
 
 TEST(IndexSelectSm90, WideRanges) {
@@ -526,6 +544,11 @@ TEST(Benchmark, IndexSelect) {
                    pairs(spans, 1) * 68, 0);
   }
   time_selection("1 row, 16384 candidates", using_candidates(dense), {{100000, 1}}, 1, 16384 * 68, 0);
+  for (const int64_t entries : {1024, 4096}) {
+    const std::vector<Span> spans{{2 * entries - 1, 1}};
+    time_selection("1 row where 140 might be, " + std::to_string(entries) + " entries", dense, spans, 140,
+                   pairs(spans, 2) * 68, 0);
+  }
   for (const int64_t rows : {8, 64, 256}) {
     const std::vector<Span> spans(rows, {2 * 16384 - 1, 1});
     time_selection(std::to_string(rows) + " rows, 16384 entries each", dense, spans, rows, pairs(spans, 2) * 68,

@@ -1,7 +1,0 @@
-#include "ops/index_scores/sm90_scores.cuh"
-
-namespace gannet::ops::cuda {
-
-template void launch_index_scores<64, 1>(cudaStream_t stream, const SelectArguments& arguments, int stretches);
-
-}  // namespace gannet::ops::cuda
