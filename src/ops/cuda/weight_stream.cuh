@@ -155,20 +155,24 @@ __device__ RawTile<format> load_tile(const std::byte* codes, const std::byte* sc
   return raw;
 }
 
+__device__ inline uint32_t byte_of(uint32_t word, int i) {
+  return __byte_perm(word, 0, 0x4440 | static_cast<uint32_t>(i));
+}
+
 // The operands of both steps of 32 columns.
 template <WeightFormat format>
 __device__ void decode_half(const RawTile<format>& raw, int half, uint32_t a[2][4]) {
   if constexpr (format == WeightFormat::fp8) {
     const uint4 words = raw.words[half];
-    const uint32_t low = scale_factors(raw.scales >> 16 * half & 0xff);
-    const uint32_t high = scale_factors(raw.scales >> (16 * half + 8) & 0xff);
+    const uint32_t low = scale_factors(byte_of(raw.scales, 2 * half));
+    const uint32_t high = scale_factors(byte_of(raw.scales, 2 * half + 1));
     decode_fp8(words.x, low, a[0][0], a[0][2]);
     decode_fp8(words.y, high, a[0][1], a[0][3]);
     decode_fp8(words.z, low, a[1][0], a[1][2]);
     decode_fp8(words.w, high, a[1][1], a[1][3]);
   } else if constexpr (format == WeightFormat::mxfp4) {
-    const uint32_t low = scale_factors(raw.scales >> 8 * half & 0xff);
-    const uint32_t high = scale_factors(raw.scales >> (8 * half + 16) & 0xff);
+    const uint32_t low = scale_factors(byte_of(raw.scales, half));
+    const uint32_t high = scale_factors(byte_of(raw.scales, half + 2));
     decode_mxfp4(half == 0 ? raw.words[0].x : raw.words[0].z, low, high, a[0]);
     decode_mxfp4(half == 0 ? raw.words[0].y : raw.words[0].w, low, high, a[1]);
   } else {
@@ -179,6 +183,43 @@ __device__ void decode_half(const RawTile<format>& raw, int half, uint32_t a[2][
       a[step][1] = words.y;
       a[step][2] = words.z;
       a[step][3] = words.w;
+    }
+  }
+}
+
+// One stage, of which a warp takes every split-th tile. A whole one needs no checks, so that the instructions of its
+// tiles overlap.
+template <class Shape, int row_tiles, bool whole>
+__device__ __forceinline__ void multiply_stage(float (&sums)[Shape::warp_panels][row_tiles][4], const std::byte* codes,
+                                               const std::byte* scales, const std::byte* rows, int split, int lane,
+                                               int tiles, int cols) {
+#pragma unroll(whole ? Shape::tiles / Shape::splits : 1)
+  for (int i = 0; i < Shape::tiles / Shape::splits; ++i) {
+    const int tile = split + i * Shape::splits;
+    if (!whole && tile >= tiles) break;
+    RawTile<Shape::format> raw[Shape::warp_panels];
+#pragma unroll
+    for (int p = 0; p < Shape::warp_panels; ++p) {
+      raw[p] = load_tile<Shape::format>(codes + p * Shape::panel_codes + tile * Shape::tile_codes,
+                                        scales + p * Shape::panel_scales + tile / 4 * Shape::unit_scales, tile, lane);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      // Behind the last column nothing was copied.
+      if (!whole && tile * static_cast<int>(kTileCols) + half * 32 >= cols) break;
+      uint32_t a[Shape::warp_panels][2][4];
+#pragma unroll
+      for (int p = 0; p < Shape::warp_panels; ++p) decode_half(raw[p], half, a[p]);
+#pragma unroll
+      for (int n = 0; n < row_tiles; ++n) {
+        uint32_t b[4];
+        load_matrices(b, rows + n * 8 * Shape::row_bytes + tile * 128 + half * 64);
+#pragma unroll
+        for (int p = 0; p < Shape::warp_panels; ++p) {
+          mma_16x8x16(sums[p][n], a[p][0], b[0], b[1]);
+          mma_16x8x16(sums[p][n], a[p][1], b[2], b[3]);
+        }
+      }
     }
   }
 }
@@ -196,42 +237,20 @@ __device__ void multiply(StreamRing& ring, const StreamTask& task, float (&sums)
       for (int i = 0; i < 4; ++i) sums[p][n][i] = 0;
     }
   }
+  const int codes_at = first_panel * Shape::panel_codes;
+  const int scales_at = Shape::panels * Shape::panel_codes + first_panel * Shape::panel_scales;
+  // Columns of the product without a row take any row's values.
+  const int rows_at = Shape::weight_bytes + min(lane % 8, ring.rows - 1) * Shape::row_bytes + lane / 8 * 16;
   for (int first = task.first_tile; first < task.end_tile; first += Shape::tiles) {
     wait_barrier(ring.full + ring.slot, ring.parity);
     const std::byte* stage = ring.stage();
-    const std::byte* codes = stage + first_panel * Shape::panel_codes;
-    const std::byte* scales = stage + Shape::panels * Shape::panel_codes + first_panel * Shape::panel_scales;
-    // Columns of the product without a row take any row's values.
-    const std::byte* rows =
-        stage + Shape::weight_bytes + min(lane % 8, ring.rows - 1) * Shape::row_bytes + lane / 8 * 16;
-#pragma unroll
-    for (int i = 0; i < Shape::tiles / Shape::splits; ++i) {
-      const int tile = split + i * Shape::splits;
-      if (first + tile >= task.end_tile) break;
-      RawTile<Shape::format> raw[Shape::warp_panels];
-#pragma unroll
-      for (int p = 0; p < Shape::warp_panels; ++p) {
-        raw[p] = load_tile<Shape::format>(codes + p * Shape::panel_codes + tile * Shape::tile_codes,
-                                          scales + p * Shape::panel_scales + tile / 4 * Shape::unit_scales, tile, lane);
-      }
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        // Behind the last column nothing was copied.
-        if (half == 1 && (first + tile) * static_cast<int>(kTileCols) + 32 >= task.cols) break;
-        uint32_t a[Shape::warp_panels][2][4];
-#pragma unroll
-        for (int p = 0; p < Shape::warp_panels; ++p) decode_half(raw[p], half, a[p]);
-#pragma unroll
-        for (int n = 0; n < row_tiles; ++n) {
-          uint32_t b[4];
-          load_matrices(b, rows + n * 8 * Shape::row_bytes + tile * 128 + half * 64);
-#pragma unroll
-          for (int p = 0; p < Shape::warp_panels; ++p) {
-            mma_16x8x16(sums[p][n], a[p][0], b[0], b[1]);
-            mma_16x8x16(sums[p][n], a[p][1], b[2], b[3]);
-          }
-        }
-      }
+    const int tiles = task.end_tile - first, cols = task.cols - first * static_cast<int>(kTileCols);
+    if (tiles >= Shape::tiles && cols >= Shape::tiles * static_cast<int>(kTileCols)) {
+      multiply_stage<Shape, row_tiles, true>(sums, stage + codes_at, stage + scales_at, stage + rows_at, split, lane,
+                                             tiles, cols);
+    } else {
+      multiply_stage<Shape, row_tiles, false>(sums, stage + codes_at, stage + scales_at, stage + rows_at, split, lane,
+                                              tiles, cols);
     }
     __syncwarp();
     if (lane == 0) arrive(ring.empty + ring.slot);

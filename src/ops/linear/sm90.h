@@ -41,7 +41,7 @@ struct LinearParams {
   int64_t y_stride = 0;
 };
 void linear(cudaStream_t stream, const LinearParams& params);
-// The two kernels behind it. Few: most <= kFewRows.
+// The two kernels behind it. Few takes kFewRows at a time, and the whole weight for each of them.
 inline constexpr int64_t kFewRows = 64;
 void linear_few_rows(cudaStream_t stream, const LinearParams& params);
 void linear_many_rows(cudaStream_t stream, const LinearParams& params);

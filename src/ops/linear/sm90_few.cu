@@ -13,6 +13,7 @@ namespace {
 constexpr int kMultiprocessors = 132;
 constexpr size_t kSharedOfMultiprocessor = 228 * 1024, kReservedOfBlock = 1024;
 constexpr int kMostStages = 8;
+constexpr int64_t kMostSplits = 8;  // blocks of a cluster
 
 struct Few {
   const __nv_bfloat16* x;
@@ -26,22 +27,19 @@ struct Few {
   int64_t panel_bytes, scales_at;
   int group_rows, panel_groups;  // of each of x's groups
   int groups;
-  int row_blocks, block_rows;
+  int most_rows;
   int stage_bytes, stage_rows, stages;
   int splits;      // blocks of a cluster, which divide the columns among themselves
   int split_rows;  // most rows whose sums each of them finishes
 };
 
-// Task numbers: row block, group, group of panels.
 struct Place {
   int first_row, group, first_panel;  // the panel within the group
 };
 template <class Shape>
-__device__ Place place_of(const Few& few, int task) {
-  const int in_block = few.groups * few.panel_groups;
-  return {.first_row = task / in_block * few.block_rows,
-          .group = task % in_block / few.panel_groups,
-          .first_panel = task % few.panel_groups * Shape::panels};
+__device__ Place place_of(const Few& few, int first_row, int task) {
+  return {
+      .first_row = first_row, .group = task / few.panel_groups, .first_panel = task % few.panel_groups * Shape::panels};
 }
 
 template <class Shape>
@@ -90,7 +88,7 @@ __device__ void multiply_rows(StreamRing& ring, const StreamTask& task, float* p
   float sums[Shape::warp_panels][row_tiles][4];
   multiply<Shape, row_tiles>(ring, task, sums);
 #pragma unroll 1
-  for (int n = 0; n < row_tiles && n * 8 < max(rows, 1); ++n) {
+  for (int n = 0; n < row_tiles && n * 8 < rows; ++n) {
     share_sums<Shape, row_tiles>(partial, sums, n);
     for (int i = static_cast<int>(threadIdx.x); i < 8 * Shape::outputs; i += Shape::product_threads) {
       const int row = i / Shape::outputs, output = i % Shape::outputs;
@@ -146,6 +144,11 @@ __global__ void __launch_bounds__(Shape::threads, resident) multiply_few_rows(co
                   .stage_bytes = few.stage_bytes,
                   .rows = few.stage_rows};
   allow_next_launch();
+  const int first_row = static_cast<int>(blockIdx.y) * few.most_rows;
+  if (gridDim.y > 1) {
+    wait_for_previous_launch();
+    if (*few.count <= first_row) return;
+  }
   if (threadIdx.x == 0) {
     init_barrier(shared.gathered, few.splits);
     init_ring(ring, Shape::product_warps);
@@ -154,22 +157,23 @@ __global__ void __launch_bounds__(Shape::threads, resident) multiply_few_rows(co
   if (few.splits > 1) arrive_at_cluster();
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int tasks = few.row_blocks * few.groups * few.panel_groups;
+  const int tasks = few.groups * few.panel_groups;
   const int split = static_cast<int>(blockIdx.x) % few.splits;
   const int first = static_cast<int>(blockIdx.x) / few.splits, step = static_cast<int>(gridDim.x) / few.splits;
   // Weights may be read while the launch before still writes x and count.
-  if (warp != Shape::weight_warp || few.row_blocks > 1) wait_for_previous_launch();
-  const int count = warp != Shape::weight_warp || few.row_blocks > 1 ? *few.count : few.block_rows;
+  int rows = 0;
+  if (warp != Shape::weight_warp) {
+    wait_for_previous_launch();
+    rows = min(*few.count - first_row, few.most_rows);
+  }
   const uint64_t policy = streaming_policy();
   for (int i = first; i < tasks; i += step) {
-    const Place place = place_of<Shape>(few, i);
+    const Place place = place_of<Shape>(few, first_row, i);
     const StreamTask task = stream_task<Shape>(few, place, split);
-    const int rows = min(count - place.first_row, few.block_rows);
-    if (few.row_blocks > 1 && rows <= 0) break;
     if (warp == Shape::weight_warp) {
       stream_weights<Shape>(ring, task, policy);
     } else if (warp > Shape::weight_warp) {
-      const __nv_bfloat16* x = few.x + place.first_row * few.x_stride + place.group * few.weight.cols;
+      const __nv_bfloat16* x = few.x + first_row * few.x_stride + place.group * few.weight.cols;
       stream_rows<Shape>(ring, task, rows, [&](int row) { return x + row * few.x_stride; });
     } else if (few.splits > 1) {
       multiply_in_cluster<Shape, most_row_tiles>(ring, few, place, task, shared, rows);
@@ -187,6 +191,10 @@ int64_t task_count(const LinearParams& params) {
   return params.groups * ((panels(params.weight.rows / params.groups) + Shape::panels - 1) / Shape::panels);
 }
 
+int64_t row_blocks(const LinearParams& params) {
+  return (params.most + kFewRows - 1) / kFewRows;
+}
+
 // Columns are divided among blocks in units of four tiles.
 int64_t column_units(const LinearParams& params) {
   return (tiles(params.weight.cols) + 3) / 4;
@@ -197,30 +205,34 @@ struct Plan {
   double microseconds = 0;
 };
 
-// Roughly the time of a launch: every multiprocessor reads its weights and rows; one with more than its share gets more
-// than its share of the bandwidth when the others have ended.
+// Roughly the time of a launch, by what was measured: every multiprocessor reads its weights and rows; one with more
+// than its share gets more than its share of the bandwidth when the others have ended; one with a single block of two
+// that would fit makes two thirds of the speed.
 template <class Shape>
-Plan plan_launch(const LinearParams& params, int blocks_at_once) {
-  constexpr double kWeightBytes = 34e3, kRowBytes = 60e3;  // a microsecond and multiprocessor
-  const int64_t tasks = task_count<Shape>(params), units = column_units(params);
+Plan plan_launch(const LinearParams& params, int resident) {
+  constexpr double kWeightBytes = 34e3, kRowBytes = 30e3;  // a microsecond and multiprocessor
+  constexpr double kSplit = 0.2;                           // microseconds for each part
+  const int64_t tasks = task_count<Shape>(params) * row_blocks(params), units = column_units(params);
   const double unit_bytes = static_cast<double>(panel_bytes(Shape::format, 4 * kTileCols));
+  const double rows =
+      static_cast<double>(2 * std::min(params.most, kFewRows) * params.weight.cols * tasks) / kMultiprocessors;
   Plan best;
-  for (int splits = 1; splits <= std::min<int64_t>(8, units); ++splits) {
+  for (int splits = 1; splits <= std::min<int64_t>(kMostSplits, units); splits *= 2) {
     const int64_t blocks = tasks * splits;
-    if (splits > 1 && blocks > blocks_at_once * kMultiprocessors) break;
+    // Clusters do not find room for their blocks on every last multiprocessor.
+    if (splits > 1 && blocks > resident * kMultiprocessors * 7 / 8) break;
     const int64_t rounds = (blocks + kMultiprocessors - 1) / kMultiprocessors;
     const auto most = static_cast<double>(rounds * Shape::panels * ((units + splits - 1) / splits));
     const double mean = static_cast<double>(tasks * Shape::panels * units) / kMultiprocessors;
-    const double rows = static_cast<double>(2 * params.most * params.weight.cols * tasks) / kMultiprocessors;
-    const double time = (most + mean) / 2 * unit_bytes / kWeightBytes + rows / kRowBytes + (splits > 1 ? 0.3 : 0.0);
+    const double speed = kWeightBytes * (resident > 1 && blocks <= kMultiprocessors ? 0.65 : 1);
+    const double time =
+        (most + mean) / 2 * unit_bytes / speed + rows / kRowBytes + (splits > 1 ? kSplit * splits : 0.0);
     if (splits == 1 || time < best.microseconds) best = {.splits = splits, .microseconds = time};
   }
   return best;
 }
 
-// `resident` blocks fit on a multiprocessor; `blocks_at_once` of them work, which leaves room for the next launch to
-// fetch its first weights.
-template <class Shape, int most_row_tiles, int resident, int blocks_at_once>
+template <class Shape, int most_row_tiles, int resident>
 void launch(cudaStream_t stream, const LinearParams& params, int splits) {
   const auto kernel = multiply_few_rows<Shape, most_row_tiles, resident>;
   constexpr size_t kShared = (kSharedOfMultiprocessor / resident - kReservedOfBlock) / 16 * 16;
@@ -230,13 +242,11 @@ void launch(cudaStream_t stream, const LinearParams& params, int splits) {
   }();
   static_cast<void>(ready);
   const PackedMatrix& weight = params.weight;
-  const int64_t block_rows = std::min<int64_t>(params.most, kFewRows);
-  const int64_t row_blocks = (params.most + block_rows - 1) / block_rows;
-  const int64_t tasks = row_blocks * task_count<Shape>(params);
-  if (row_blocks > 1) splits = 1;
-  const int64_t split_rows = (block_rows + splits - 1) / splits;
-  const int stage_bytes = Shape::stage_bytes(static_cast<int>(block_rows));
-  const size_t fixed = 256 + 4 * Shape::partial_floats + (splits > 1 ? 4 * splits * split_rows * Shape::outputs : 0);
+  const int most = static_cast<int>(std::min(params.most, kFewRows));
+  const int64_t tasks = task_count<Shape>(params);
+  const int split_rows = (most + splits - 1) / splits;
+  const int stage_bytes = Shape::stage_bytes(most);
+  const size_t fixed = 256 + 4 * Shape::partial_floats + (splits > 1 ? 4UL * splits * split_rows * Shape::outputs : 0);
   const int stages =
       static_cast<int>(std::min<int64_t>(kMostStages, static_cast<int64_t>(kShared - fixed) / stage_bytes));
   const Few few{.x = params.x,
@@ -250,18 +260,17 @@ void launch(cudaStream_t stream, const LinearParams& params, int splits) {
                 .panel_bytes = panel_bytes(weight.format, weight.cols),
                 .scales_at = tiles(weight.cols) * tile_bytes(weight.format),
                 .group_rows = static_cast<int>(weight.rows / params.groups),
-                .panel_groups = static_cast<int>(task_count<Shape>(params) / params.groups),
+                .panel_groups = static_cast<int>(tasks / params.groups),
                 .groups = static_cast<int>(params.groups),
-                .row_blocks = static_cast<int>(row_blocks),
-                .block_rows = static_cast<int>(block_rows),
+                .most_rows = most,
                 .stage_bytes = stage_bytes,
-                .stage_rows = Shape::stage_rows(static_cast<int>(block_rows)),
+                .stage_rows = Shape::stage_rows(most),
                 .stages = stages,
                 .splits = splits,
-                .split_rows = static_cast<int>(split_rows)};
-  const int64_t blocks = splits > 1 ? tasks * splits : std::min<int64_t>(tasks, blocks_at_once * kMultiprocessors);
+                .split_rows = split_rows};
+  const int64_t blocks = splits > 1 ? tasks * splits : std::min<int64_t>(tasks, resident * kMultiprocessors);
   launch_overlapping(stream, kernel,
-                     {.grid = dim3(static_cast<unsigned>(blocks)),
+                     {.grid = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(row_blocks(params))),
                       .threads = Shape::threads,
                       .shared_bytes = fixed + static_cast<size_t>(stages) * stage_bytes,
                       .cluster = static_cast<unsigned>(splits)},
@@ -269,31 +278,26 @@ void launch(cudaStream_t stream, const LinearParams& params, int splits) {
 }
 
 // Big groups of panels take the rows' columns less often through the caches, small ones fill the multiprocessors.
-template <WeightFormat format, int warps, int resident, int blocks_at_once>
-void launch_small(cudaStream_t stream, const LinearParams& params) {
-  constexpr int W = warps / 8;
-  using Four = StreamShape<format, 4, 1, 4, warps>;
-  using Two = StreamShape<format, 2, 1, format == WeightFormat::bf16 ? 4 * W : 8, warps>;
-  using One = StreamShape<format, 1, 1, 8 * W, warps>;
-  const Plan four = plan_launch<Four>(params, 2), two = plan_launch<Two>(params, 2), one = plan_launch<One>(params, 2);
-  const bool q8 = params.output == LinearOutput::q8;  // of 32 outputs
-  if (!q8 && one.microseconds < std::min(two.microseconds, four.microseconds)) {
-    return launch<One, 2, resident, blocks_at_once>(stream, params, one.splits);
-  }
-  if (two.microseconds < four.microseconds) return launch<Two, 2, resident, blocks_at_once>(stream, params, two.splits);
-  launch<Four, 2, resident, blocks_at_once>(stream, params, four.splits);
-}
-
 template <WeightFormat format>
 void launch_format(cudaStream_t stream, const LinearParams& params) {
-  using Eight = StreamShape<format, 8, 2, 4, 8>;
-  using FourWide = StreamShape<format, 4, 2, 4, 8>;
+  using Four = StreamShape<format, 4, 2, 4, 8>;
   if (params.most > 16) {
-    const Plan eight = plan_launch<Eight>(params, 1), four = plan_launch<FourWide>(params, 1);
-    if (eight.microseconds < four.microseconds) return launch<Eight, 8, 1, 1>(stream, params, eight.splits);
-    return launch<FourWide, 8, 1, 1>(stream, params, four.splits);
+    using Eight = StreamShape<format, 8, 2, 4, 8>;
+    if (task_count<Eight>(params) * row_blocks(params) >= 2 * kMultiprocessors * 9 / 10) {
+      return launch<Eight, 8, 1>(stream, params, 1);
+    }
+    return launch<Four, 8, 1>(stream, params, plan_launch<Four>(params, 1).splits);
   }
-  launch_small<format, 8, 2, 2>(stream, params);
+  using Two = StreamShape<format, 2, 2, 8, 8>;
+  using One = StreamShape<format, 1, 1, format == WeightFormat::bf16 ? 8 : 16, 8>;
+  const Plan four = plan_launch<Four>(params, 2), two = plan_launch<Two>(params, 2);
+  const Plan one = plan_launch<One>(params, 2);
+  const bool q8 = params.output == LinearOutput::q8;  // of 32 outputs
+  if (!q8 && one.microseconds < std::min(two.microseconds, four.microseconds)) {
+    return launch<One, 2, 2>(stream, params, one.splits);
+  }
+  if (two.microseconds < four.microseconds) return launch<Two, 2, 2>(stream, params, two.splits);
+  launch<Four, 2, 2>(stream, params, four.splits);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct Route {
   const int32_t* count;
   float* logits;
   ExpertLists lists;
-  int experts, top_k;
+  int most, experts, top_k;
   float scaling_factor;
 };
 
@@ -36,24 +36,29 @@ __device__ uint32_t ordered(float value) {
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
 }
 
-// By a warp: the row's experts and weights in the order of rising expert.
-__device__ void choose(const Route& route, int row) {
-  constexpr int kPerLane = kMostExperts / 32;
+constexpr int kPerLane = kMostExperts / 32;
+
+// Expert 32 i + lane in element i.
+__device__ void load_lane(const float* values, int experts, float (&result)[kPerLane]) {
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int expert = 32 * i + static_cast<int>(threadIdx.x) % 32;
+    result[i] = expert < experts ? values[expert] : 0;
+  }
+}
+
+// By a warp: the row's experts and weights in the order of rising expert; they also go to `chosen` if there is one. A
+// row that is not real is left out, which is known only after its logits have been asked for: both take as long.
+__device__ void choose(const Route& route, int row, int count, const float (&bias)[kPerLane], uint16_t* chosen) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const float* logits = route.logits + static_cast<int64_t>(row) * route.experts;
   float scores[kPerLane];
   uint32_t keys[kPerLane];
+  load_lane(route.logits + static_cast<int64_t>(row) * route.experts, route.experts, scores);
+  if (row >= count) return;
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
-    const int expert = 32 * i + lane;
-    scores[i] = expert < route.experts ? logits[expert] : 0;
-    keys[i] = expert < route.experts ? __float_as_uint(route.bias[expert]) : 0;
-  }
-#pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    const float bias = __uint_as_float(keys[i]);
     scores[i] = sqrtf(softplus(scores[i]));
-    const float rank = scores[i] + bias;
+    const float rank = scores[i] + bias[i];
     keys[i] = 32 * i + lane < route.experts ? ordered(isnan(rank) ? -INFINITY : rank) : 0;
   }
   int my_expert = 0;  // of slot `lane`, best first
@@ -92,6 +97,7 @@ __device__ void choose(const Route& route, int row) {
     const int64_t at = static_cast<int64_t>(row) * route.top_k + place;
     route.lists.experts[at] = my_expert;
     route.lists.weights[at] = my_score / (sum + 1e-20F) * route.scaling_factor;
+    if (chosen != nullptr) chosen[place] = static_cast<uint16_t>(my_expert);
   }
 }
 
@@ -100,15 +106,22 @@ struct ChunkRows {
   uint32_t words[kMostExperts][kChunkWords];
 };
 
-// By the block; ends with a barrier.
-__device__ void collect(const Route& route, int first_row, int rows, ChunkRows& chunk) {
+// By the block: the experts of the chunk's pairs, from global memory.
+__device__ void load_chosen(const Route& route, int first_row, int rows, uint16_t* chosen) {
+  for (int i = static_cast<int>(threadIdx.x); i < rows * route.top_k; i += kThreads) {
+    chosen[i] = static_cast<uint16_t>(route.lists.experts[static_cast<int64_t>(first_row) * route.top_k + i]);
+  }
+}
+
+// By the block; begins and ends with a barrier.
+__device__ void collect(const Route& route, const uint16_t* chosen, int rows, ChunkRows& chunk) {
   for (int i = static_cast<int>(threadIdx.x); i < kMostExperts * kChunkWords; i += kThreads) {
     chunk.words[i / kChunkWords][i % kChunkWords] = 0;
   }
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.x); i < rows * route.top_k; i += kThreads) {
-    const int row = i / route.top_k, expert = route.lists.experts[static_cast<int64_t>(first_row) * route.top_k + i];
-    atomicOr(&chunk.words[expert][row / 32], 1U << row % 32);
+    const int row = i / route.top_k;
+    atomicOr(&chunk.words[chosen[i]][row / 32], 1U << row % 32);
   }
   __syncthreads();
 }
@@ -149,12 +162,13 @@ __device__ int scan_experts(const Route& route, int rows, bool first) {
 }
 
 // By the block: expert e's pairs of this chunk begin at starts[e].
-__device__ void list_pairs(const Route& route, int first_row, int rows, const ChunkRows& chunk, const int* starts) {
+__device__ void list_pairs(const Route& route, const uint16_t* chosen, int first_row, int rows, const ChunkRows& chunk,
+                           const int* starts) {
   for (int i = static_cast<int>(threadIdx.x); i < rows * route.top_k; i += kThreads) {
-    const int row = i / route.top_k, pair = first_row * route.top_k + i, expert = route.lists.experts[pair];
+    const int row = i / route.top_k, expert = chosen[i];
     int before = __popc(chunk.words[expert][row / 32] & ((1U << row % 32) - 1));
     for (int w = 0; w < row / 32; ++w) before += __popc(chunk.words[expert][w]);
-    route.lists.pairs[starts[expert] + before] = pair;
+    route.lists.pairs[starts[expert] + before] = first_row * route.top_k + i;
   }
 }
 
@@ -162,36 +176,42 @@ __device__ void list_pairs(const Route& route, int first_row, int rows, const Ch
 __global__ void __launch_bounds__(kThreads) route_few_rows(const Route route) {
   __shared__ ChunkRows chunk;
   __shared__ int starts[kMostExperts];
+  __shared__ uint16_t chosen[kChunk * kMostTopK];
   allow_next_launch();
+  float bias[kPerLane];
+  load_lane(route.bias, route.experts, bias);  // a weight
   wait_for_previous_launch();
   const int rows = *route.count, blocks = static_cast<int>(gridDim.x);
-  for (int row = static_cast<int>(blockIdx.x + threadIdx.x / 32 * blocks); row < rows; row += blocks * kWarps) {
-    choose(route, row);
+  for (int row = static_cast<int>(blockIdx.x + threadIdx.x / 32 * blocks); row < route.most; row += blocks * kWarps) {
+    choose(route, row, rows, bias, blocks == 1 ? chosen + row * route.top_k : nullptr);
   }
   if (blocks > 1) {
     arrive_at_cluster();
     wait_for_cluster();
-  } else {
-    __syncthreads();
+    if (blockIdx.x > 0) return;
+    load_chosen(route, 0, rows, chosen);
   }
-  if (blockIdx.x > 0) return;
-  collect(route, 0, rows, chunk);
+  collect(route, chosen, rows, chunk);
   starts[threadIdx.x] = scan_experts(route, rows_of(chunk, static_cast<int>(threadIdx.x)), true);
   __syncthreads();
-  list_pairs(route, 0, rows, chunk, starts);
+  list_pairs(route, chosen, 0, rows, chunk, starts);
 }
 
 // A block for each chunk. How many rows of the chunk each expert got goes over the chunk's logits, which nobody needs
 // any more.
 __global__ void __launch_bounds__(kThreads) choose_for_chunk(const Route route) {
   __shared__ ChunkRows chunk;
+  __shared__ uint16_t chosen[kChunk * kMostTopK];
   allow_next_launch();
+  float bias[kPerLane];
+  load_lane(route.bias, route.experts, bias);
   wait_for_previous_launch();
   const int first_row = static_cast<int>(blockIdx.x) * kChunk, rows = min(*route.count - first_row, kChunk);
   if (rows <= 0) return;
-  for (int row = static_cast<int>(threadIdx.x) / 32; row < rows; row += kWarps) choose(route, first_row + row);
-  __syncthreads();
-  collect(route, first_row, rows, chunk);
+  for (int row = static_cast<int>(threadIdx.x) / 32; row < rows; row += kWarps) {
+    choose(route, first_row + row, first_row + rows, bias, chosen + row * route.top_k);
+  }
+  collect(route, chosen, rows, chunk);
   const int expert = static_cast<int>(threadIdx.x);
   if (expert < route.experts) {
     reinterpret_cast<int32_t*>(route.logits)[static_cast<int64_t>(first_row) * route.experts + expert] =
@@ -202,6 +222,7 @@ __global__ void __launch_bounds__(kThreads) choose_for_chunk(const Route route) 
 __global__ void __launch_bounds__(kThreads) list_chunk(const Route route) {
   __shared__ ChunkRows chunk;
   __shared__ int starts[kMostExperts];
+  __shared__ uint16_t chosen[kChunk * kMostTopK];
   allow_next_launch();
   wait_for_previous_launch();
   const int count = *route.count, chunks = (count + kChunk - 1) / kChunk, mine = static_cast<int>(blockIdx.x);
@@ -219,8 +240,9 @@ __global__ void __launch_bounds__(kThreads) list_chunk(const Route route) {
   }
   starts[expert] = scan_experts(route, total, mine == 0) + before;
   const int first_row = mine * kChunk, rows = min(count - first_row, kChunk);
-  collect(route, first_row, rows, chunk);
-  list_pairs(route, first_row, rows, chunk, starts);
+  load_chosen(route, first_row, rows, chosen);
+  collect(route, chosen, rows, chunk);
+  list_pairs(route, chosen, first_row, rows, chunk, starts);
 }
 
 }  // namespace
@@ -241,6 +263,7 @@ void router(cudaStream_t stream, const RouterParams& params) {
                     .count = params.count,
                     .logits = params.logits,
                     .lists = params.lists,
+                    .most = static_cast<int>(params.most),
                     .experts = static_cast<int>(experts),
                     .top_k = static_cast<int>(params.top_k),
                     .scaling_factor = params.scaling_factor};
