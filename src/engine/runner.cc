@@ -53,7 +53,7 @@ void MaskFiller::work() {
 }
 
 Runner::Runner(LoadedModel& model, int64_t slots, int64_t logit_rows, WindowStore* windows)
-    : model_(model), windows_(windows), logits_(logit_rows * model.config().vocab_size) {
+    : model_(model), windows_(windows), logits_(logit_rows * model.config().vocab_size), candidates_(logit_rows) {
   model.model().pin(logits_);
   states_.reserve(slots);
   for (int64_t i = 0; i < slots; ++i) states_.push_back(model.sequence(i));
@@ -113,7 +113,7 @@ void Runner::work() {
 StepResult Runner::run(const StepPlan& step) {
   make_batch(step);
   start_masks(step);
-  model_.model().forward(batch_, logits_.data());
+  model_.model().forward(batch_, logits_.data(), nullptr, candidates_.data());
   keep_windows(step);
   mask_filler_.wait();
   return sample(step);
@@ -133,6 +133,7 @@ void Runner::make_batch(const StepPlan& step) {
     part.request->tokens.append_to(batch_.ids, static_cast<size_t>(part.start), static_cast<size_t>(part.rows));
     for (int64_t r = batch_.rows() - logit_rows(part); r < batch_.rows(); ++r) {
       batch_.logit_rows.push_back(static_cast<int32_t>(r));
+      if (model_.model().gives_candidates()) batch_.candidates_only.push_back(candidates_suffice(part) ? 1 : 0);
     }
   }
 }
@@ -200,6 +201,12 @@ void Runner::sample_guarded(const StepPlan& step, int64_t index, int64_t first_l
   out.error = Error{ErrorKind::failed, fmt::format("no next token could be chosen: {}", error)};
 }
 
+bool Runner::candidates_suffice(const StepPart& part) const {
+  const LiveRequest& request = *part.request;
+  return part.samples && !part.prompt_logprobs && request.request.constraint == nullptr &&
+         request.sampler.candidates_suffice(part.end() - request.prompt_tokens);
+}
+
 void Runner::sample_part(const StepPart& part, int64_t first_logits, std::span<const uint32_t> mask,
                          StepResult::Part& out) {
   LiveRequest& request = *part.request;
@@ -212,6 +219,11 @@ void Runner::sample_part(const StepPart& part, int64_t first_logits, std::span<c
     }
   }
   if (!part.samples) return;
+  if (candidates_suffice(part) && model_.model().gives_candidates()) {
+    const RowCandidates& likeliest = candidates_[first_logits];
+    out.token = request.sampler.choose_among(likeliest.logits, likeliest.ids, part.end() - request.prompt_tokens);
+    return;
+  }
   // The answer's tokens up to this row; others may be planned already.
   const int64_t generated = part.end() - request.prompt_tokens;
   out.token = request.sampler.choose(row(logit_rows(part) - 1), generated, mask);

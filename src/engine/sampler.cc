@@ -6,6 +6,7 @@
 #include <random>
 
 #include "engine/sampler_selection.h"
+#include "model/batch.h"
 
 namespace gannet {
 namespace {
@@ -113,6 +114,38 @@ Token Sampler::choose(std::span<float> logits, int64_t generated, std::span<cons
     token.id = selection::draw(logits, filters, uniform_number(seed_, generated));
   }
   add_logprobs(original, params_.logprobs, token);
+  remember(token.id);
+  return token;
+}
+
+bool Sampler::candidates_suffice(int64_t generated) const {
+  const SamplingParams& p = params_;
+  const bool others = p.logprobs >= 0 || penalizes(p) || !p.logit_bias.empty() || !p.allowed_ids.empty() ||
+                      !p.bad_words.empty() || generated < p.min_tokens;
+  if (others) return false;
+  const auto kept = RowCandidates::kCount - static_cast<int64_t>(never_sampled_.size());
+  return p.temperature == 0 ? kept > 0 : p.top_k > 0 && p.top_k <= kept;
+}
+
+Token Sampler::choose_among(std::span<const float> logits, std::span<const int32_t> ids, int64_t generated) {
+  std::vector<float> possible;
+  std::vector<int32_t> their_ids;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const bool never = std::find(never_sampled_.begin(), never_sampled_.end(), ids[i]) != never_sampled_.end();
+    if (ids[i] < 0 || never || logits[i] == kImpossible) continue;
+    possible.push_back(logits[i]);
+    their_ids.push_back(ids[i]);
+  }
+  Token token;
+  if (possible.empty()) {
+    token.id = fallback({});
+  } else if (params_.temperature == 0) {
+    token.id = their_ids.front();
+  } else {
+    const selection::Filters filters{
+        .temperature = params_.temperature, .top_k = params_.top_k, .top_p = params_.top_p, .min_p = params_.min_p};
+    token.id = their_ids[selection::draw(possible, filters, uniform_number(seed_, generated))];
+  }
   remember(token.id);
   return token;
 }

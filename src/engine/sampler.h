@@ -21,6 +21,13 @@ class Sampler {
   // never chosen, even if nothing else is possible.
   Token choose(std::span<float> logits, int64_t generated, std::span<const uint32_t> mask);
 
+  // Whether the token after `generated` ones can be chosen from a row's RowCandidates::kCount likeliest ids alone: they
+  // hold all that its filters can leave, and nothing but ids that are never sampled is forbidden.
+  bool candidates_suffice(int64_t generated) const;
+  // The same choice as choose() would make from all logits, where candidates_suffice(); `ids` in falling order of their
+  // `logits`, of equal ones the lowest first.
+  Token choose_among(std::span<const float> logits, std::span<const int32_t> ids, int64_t generated);
+
   // Log-probability of a given id, and of the `logprobs` likeliest ones.
   static Token describe(std::span<const float> logits, int32_t id, int logprobs);
 

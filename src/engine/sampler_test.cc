@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
+
+#include "model/batch.h"
 
 namespace gannet {
 namespace {
@@ -39,6 +43,19 @@ IdSet chosen(SamplingParams params, const Logits& logits, int64_t generated = 0)
     ids.insert(choose(params, logits, generated).id);
   }
   return ids;
+}
+
+// What a device gives of a row: its likeliest ids.
+RowCandidates candidates_of(const Logits& logits) {
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  RowCandidates row;
+  for (int64_t i = 0; i < RowCandidates::kCount; ++i) {
+    row.ids[i] = ids[i];
+    row.logits[i] = logits[ids[i]];
+  }
+  return row;
 }
 
 // Probabilities as logits.
@@ -429,6 +446,45 @@ TEST(Logprobs, AreLogarithmsOfProbabilities) {
 }
 
 // They are the model's own: neither temperature nor a filter nor min_tokens moves them.
+TEST(Candidates, GiveTheChoiceOfAllLogits) {
+  std::mt19937 random(3);
+  const std::vector<int32_t> never = {7, 100, 999};
+  for (const int64_t top_k : {1, 5, 40, 61}) {
+    for (const double temperature : {0.0, 0.7, 2.0}) {
+      for (uint64_t seed = 0; seed < 50; ++seed) {
+        Logits logits(1000);
+        // Few distinct values: ties are common.
+        for (float& logit : logits) logit = static_cast<float>(random() % 64) / 8;
+        const SamplingParams params{
+            .temperature = temperature, .top_p = 0.9, .top_k = top_k, .min_p = 0.01, .seed = seed};
+        Sampler all(params, {}, never);
+        Sampler few(params, {}, never);
+        ASSERT_TRUE(few.candidates_suffice(3));
+        const RowCandidates row = candidates_of(logits);
+        EXPECT_EQ(few.choose_among(row.logits, row.ids, 3).id, all.choose(logits, 3, {}).id);
+      }
+    }
+  }
+}
+
+TEST(Candidates, SufficeOnlyWhenNothingElseCounts) {
+  const auto suffice = [](const SamplingParams& params, int64_t generated = 0) {
+    static const std::vector<int32_t> never = {1, 2};
+    return Sampler(params, {}, never).candidates_suffice(generated);
+  };
+  EXPECT_TRUE(suffice({.temperature = 0}));
+  EXPECT_TRUE(suffice({.top_k = 62}));
+  EXPECT_FALSE(suffice({.top_k = 63}));  // two of the 64 may be forbidden
+  EXPECT_FALSE(suffice({}));
+  EXPECT_FALSE(suffice({.temperature = 0, .repetition_penalty = 1.1}));
+  EXPECT_FALSE(suffice({.temperature = 0, .logit_bias = {{3, 1.0F}}}));
+  EXPECT_FALSE(suffice({.temperature = 0, .allowed_ids = {3}}));
+  EXPECT_FALSE(suffice({.temperature = 0, .bad_words = {{3}}}));
+  EXPECT_FALSE(suffice({.temperature = 0, .logprobs = 0}));
+  EXPECT_FALSE(suffice({.temperature = 0, .min_tokens = 2}, 1));
+  EXPECT_TRUE(suffice({.temperature = 0, .min_tokens = 2}, 2));
+}
+
 TEST(Logprobs, DoNotDependOnHowTheTokenIsChosen) {
   const Logits logits = logs({0.5, 0.3, 0.2});
   const SamplingParams params{

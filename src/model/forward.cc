@@ -135,7 +135,8 @@ void Model::Forward::restore_windows(SequenceState& state, const std::byte* from
   std::memcpy(state.windows(), from, state.window_bytes());
 }
 
-void Model::Forward::forward(const Batch& batch, float* logits, LayerObserver* observer) {
+void Model::Forward::forward(const Batch& batch, float* logits, LayerObserver* observer, RowCandidates*) {
+  GANNET_CHECK(batch.candidates_only.empty());
   GANNET_CHECK(batch.rows() <= max_rows_);
   if (batch.rows() == 0) return;
   find_all_rows(batch, rows_);

@@ -74,7 +74,8 @@ class Model::Forward final : public ForwardPass {
   Forward(const Checkpoint& checkpoint, const Device& device, const ModelOptions& options,
           std::optional<EngramHash> hash);
 
-  void forward(const Batch& batch, float* logits, LayerObserver* observer) override;
+  void forward(const Batch& batch, float* logits, LayerObserver* observer, RowCandidates* candidates) override;
+  bool gives_candidates() const override { return false; }
 
   const Config& config() const override { return config_; }
   const ModelPlan& plan() const override { return plan_; }

@@ -18,7 +18,8 @@ class ForwardPass {
   virtual ~ForwardPass() = default;
 
   // See Model.
-  virtual void forward(const Batch& batch, float* logits, LayerObserver* observer) = 0;
+  virtual void forward(const Batch& batch, float* logits, LayerObserver* observer, RowCandidates* candidates) = 0;
+  virtual bool gives_candidates() const = 0;
   virtual const Config& config() const = 0;
   virtual const ModelPlan& plan() const = 0;
   virtual int64_t max_rows() const = 0;

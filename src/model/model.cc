@@ -54,8 +54,8 @@ std::vector<int32_t> Model::history(std::span<const int32_t> ids) const {
   return forward_->history(ids);
 }
 
-void Model::forward(const Batch& batch, float* logits, LayerObserver* observer) {
-  forward_->forward(batch, logits, observer);
+void Model::forward(const Batch& batch, float* logits, LayerObserver* observer, RowCandidates* candidates) {
+  forward_->forward(batch, logits, observer, candidates);
 }
 
 }  // namespace gannet

@@ -56,8 +56,12 @@ class Model {
   // SequenceState::Start::history of a sequence that begins behind these ids; only the last few matter.
   std::vector<int32_t> history(std::span<const int32_t> ids) const;
 
-  // Runs the batch's rows (at most max_rows) and advances their sequences. Writes logits [logit_rows, vocab_size].
-  void forward(const Batch& batch, float* logits, LayerObserver* observer = nullptr);
+  // Runs the batch's rows (at most max_rows) and advances their sequences. Writes logits [logit_rows, vocab_size], or,
+  // for rows of which only candidates are wanted, candidates [logit_rows].
+  void forward(const Batch& batch, float* logits, LayerObserver* observer = nullptr,
+               RowCandidates* candidates = nullptr);
+  // Whether a batch may ask for candidates: where logits would have to cross a bus.
+  bool gives_candidates() const { return forward_->gives_candidates(); }
 
   // Tells where logits will be written to again and again, and when that is over.
   void pin(std::span<float> memory) { forward_->pin(memory); }

@@ -11,6 +11,7 @@
 #include "ops/embed/sm90.h"
 #include "ops/engram/sm90.h"
 #include "ops/experts/sm90.h"
+#include "ops/head/candidates_sm90.h"
 #include "ops/head/sm90.h"
 #include "ops/hyper_apply/sm90.h"
 #include "ops/hyper_mix/sm90.h"
@@ -164,6 +165,9 @@ CudaWorkspace::CudaWorkspace(const Config& c, int64_t rows, bool measure) : aren
 
   head_x = arena.get<__nv_bfloat16>(CudaBatch::kHeadRows * c.hidden_size);
   logits = arena.get<float>(CudaBatch::kHeadRows * c.vocab_size);
+  candidate_logits = arena.get<float>(CudaBatch::kHeadRows * ops::cuda::kCandidates);
+  candidate_ids = arena.get<int32_t>(CudaBatch::kHeadRows * ops::cuda::kCandidates);
+  candidate_sums = arena.get<float>(2 * CudaBatch::kHeadRows);
 }
 
 CudaForward::CudaForward(const TensorSource& source, const BlockPool& pool, const CudaForwardOptions& options,
@@ -184,6 +188,7 @@ CudaForward::CudaForward(const TensorSource& source, const BlockPool& pool, cons
              }()),
       work_(config_, options.max_rows),
       norm_eps_(static_cast<float>(config_.rms_norm_eps)),
+      candidates_(options.max_rows * static_cast<int64_t>(sizeof(RowCandidates))),
       ladder_(ladder(options.max_rows)) {
   const auto upload = [&](const std::vector<float>& values) {
     auto* device = tables_.get<float>(std::ssize(values));
@@ -250,11 +255,19 @@ void CudaForward::restore_windows(SequenceState& state, const std::byte* from) {
                                     static_cast<size_t>(cache_.slot_bytes()), cudaMemcpyHostToDevice, stream_));
 }
 
-void CudaForward::forward(const Batch& batch, float* logits, LayerObserver* observer) {
+void CudaForward::forward(const Batch& batch, float* logits, LayerObserver* observer, RowCandidates* candidates) {
   if (batch.rows() == 0) return;
   run(batch, observer);
   enqueue_head(batch, logits);
   GANNET_CUDA_CHECK(cudaStreamSynchronize(stream_));
+  constexpr int64_t kCount = RowCandidates::kCount;
+  const auto* values = reinterpret_cast<const float*>(candidates_.data());
+  const auto* ids = reinterpret_cast<const int32_t*>(values + options_.max_rows * kCount);
+  for (size_t i = 0; i < batch.candidates_only.size(); ++i) {
+    if (batch.candidates_only[i] == 0) continue;
+    std::copy_n(values + i * kCount, kCount, candidates[i].logits.begin());
+    std::copy_n(ids + i * kCount, kCount, candidates[i].ids.begin());
+  }
   for (const SequenceRows& sequence : batch.sequences) sequence.state->advance(sequence.rows);
 }
 
@@ -660,10 +673,44 @@ void CudaForward::enqueue_head(const Batch& batch, float* logits) {
     });
     linear("head", work_.head_x, weights_.head(), LinearOutput::f32, work_.logits);
     if (logits == nullptr) continue;
-    GANNET_CUDA_CHECK(cudaMemcpyAsync(logits + first * config_.vocab_size, work_.logits,
-                                      static_cast<size_t>(rows * config_.vocab_size) * sizeof(float),
-                                      cudaMemcpyDeviceToHost, stream_));
+    enqueue_logits(batch, first, rows, logits);
+    enqueue_candidates(batch, first, rows);
   }
+}
+
+// Copies the logits of those rows that want them, neighbours together.
+void CudaForward::enqueue_logits(const Batch& batch, int64_t first, int64_t rows, float* logits) {
+  const auto wanted = [&](int64_t i) { return batch.candidates_only.empty() || batch.candidates_only[first + i] == 0; };
+  for (int64_t begin = 0; begin < rows; ++begin) {
+    int64_t end = begin;
+    while (end < rows && wanted(end)) ++end;
+    if (end == begin) continue;
+    const auto bytes = static_cast<size_t>((end - begin) * config_.vocab_size) * sizeof(float);
+    GANNET_CUDA_CHECK(cudaMemcpyAsync(logits + (first + begin) * config_.vocab_size,
+                                      work_.logits + begin * config_.vocab_size, bytes, cudaMemcpyDeviceToHost,
+                                      stream_));
+    begin = end;
+  }
+}
+
+void CudaForward::enqueue_candidates(const Batch& batch, int64_t first, int64_t rows) {
+  if (batch.candidates_only.empty()) return;
+  constexpr int64_t kCount = RowCandidates::kCount;
+  static_assert(kCount == ops::cuda::kCandidates);
+  ops::cuda::candidates(stream_, {.logits = work_.logits,
+                                  .count = batch_.logit_count(first),
+                                  .most = rows,
+                                  .vocabulary = config_.vocab_size,
+                                  .values = work_.candidate_logits,
+                                  .ids = work_.candidate_ids,
+                                  .log_sum = work_.candidate_sums,
+                                  .mass = work_.candidate_sums + CudaBatch::kHeadRows});
+  auto* values = reinterpret_cast<float*>(candidates_.data());
+  auto* ids = reinterpret_cast<int32_t*>(values + options_.max_rows * kCount);
+  const auto bytes = static_cast<size_t>(rows * kCount) * sizeof(float);
+  GANNET_CUDA_CHECK(
+      cudaMemcpyAsync(values + first * kCount, work_.candidate_logits, bytes, cudaMemcpyDeviceToHost, stream_));
+  GANNET_CUDA_CHECK(cudaMemcpyAsync(ids + first * kCount, work_.candidate_ids, bytes, cudaMemcpyDeviceToHost, stream_));
 }
 
 void CudaForward::op(const char* name, const Cost& cost, const std::function<void()>& launch) {

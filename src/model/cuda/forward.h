@@ -96,8 +96,11 @@ struct CudaWorkspace {
   std::vector<__nv_bfloat16*> engram_rows;  // of each Engram layer: [rows, columns * dim]
   float* engram_kv = nullptr;               // [rows, 5 * hidden]
 
-  __nv_bfloat16* head_x = nullptr;  // [kHeadRows, hidden]
-  float* logits = nullptr;          // [kHeadRows, vocab_size]
+  __nv_bfloat16* head_x = nullptr;    // [kHeadRows, hidden]
+  float* logits = nullptr;            // [kHeadRows, vocab_size]
+  float* candidate_logits = nullptr;  // [kHeadRows, 64]
+  int32_t* candidate_ids = nullptr;   // [kHeadRows, 64]
+  float* candidate_sums = nullptr;    // [2, kHeadRows]
 };
 
 // The forward pass on a Hopper GPU: the launches of the ops in the order of spec model 3 and 5, captured once for each
@@ -109,7 +112,8 @@ class CudaForward final : public ForwardPass {
               std::optional<EngramHash> hash, const std::function<void(int64_t, int64_t)>& progress = {});
   ~CudaForward() override;
 
-  void forward(const Batch& batch, float* logits, LayerObserver* observer) override;
+  void forward(const Batch& batch, float* logits, LayerObserver* observer, RowCandidates* candidates) override;
+  bool gives_candidates() const override { return config_.vocab_size % 4 == 0 && config_.vocab_size <= 131072; }
   const Config& config() const override { return config_; }
   const ModelPlan& plan() const override { return plan_; }
   int64_t max_rows() const override { return options_.max_rows; }
@@ -160,6 +164,8 @@ class CudaForward final : public ForwardPass {
   void run_decoder(int64_t most, bool cut, LayerObserver* observer);
   // The wanted rows' logits; null: they stay on the device.
   void enqueue_head(const Batch& batch, float* logits);
+  void enqueue_logits(const Batch& batch, int64_t first, int64_t rows, float* logits);
+  void enqueue_candidates(const Batch& batch, int64_t first, int64_t rows);
 
   void embed();
   void gather_engram();
@@ -204,6 +210,7 @@ class CudaForward final : public ForwardPass {
   cudaStream_t mix_stream_ = nullptr;
   cudaStream_t engram_stream_ = nullptr;
   cudaEvent_t forked_ = nullptr, mixed_ = nullptr;
+  PinnedBuffer candidates_;            // [max_rows] RowCandidates: logits of all rows, then ids
   std::vector<cudaEvent_t> gathered_;  // of each Engram layer
   Current current_;
   bool mixing_ = false;  // mix_stream_ has work that apply() must wait for
