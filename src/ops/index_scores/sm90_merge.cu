@@ -179,7 +179,7 @@ struct Merge {
         if (number >= 0 && number < kWindow) atomicOr(&shared.bitmap[number / 32], 1U << (number % 32));
       }
       __syncthreads();
-      const int each = (words + kThreads - 1) / kThreads;
+      const int each = (words + kThreads - 1) / kThreads | 1;  // odd: no bank conflicts
       const int first = min(static_cast<int>(threadIdx.x) * each, words), end = min(first + each, words);
       uint32_t mine = 0, all = 0;
       for (int i = first; i < end; ++i) mine += __popc(shared.bitmap[i]);

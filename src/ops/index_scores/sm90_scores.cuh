@@ -144,6 +144,14 @@ __device__ inline int query_byte(int column, int place) {
   return place / 64 * (columns * 128) + column * 128 + ((chunk ^ (column % 8)) * 16) + place % 8 * 2;
 }
 
+// x rounded to an E2M1 value, ties to even codes: these are the even multiples of the values' distance, so that adding
+// and subtracting a number whose last place is that distance rounds.
+__device__ inline float round_e2m1(float x) {
+  const float m = fabsf(x);
+  const float large = m < 2 ? 0x1.8p22F : m < 4 ? 0x1.8p23F : 0x1.8p24F;
+  return fminf(fmaxf(__fsub_rn(__fadd_rn(x, large), large), -6.0F), 6.0F);
+}
+
 // Rotates, rounds to Q4mx and stores four channels of a head: lane l of the warp has channels 4 l .. 4 l + 3.
 template <int columns>
 __device__ inline void store_query(char* queries, int column, float4 q, const float2* angles, int lane) {
@@ -159,9 +167,10 @@ __device__ inline void store_query(char* queries, int column, float4 q, const fl
 #pragma unroll
   for (int step = 1; step < 8; step *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
   const uint32_t scale = power_of_two_scale(fmaxf(largest, 6 * 0x1p-126F), 1.0F / 6.0F);
+  const float inverse = inverse_scale_value(scale), factor = scale_value(scale);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float value = e2m1_value(e2m1_code(x[i] * inverse_scale_value(scale))) * 0x1p64F * scale_value(scale);
+    const float value = round_e2m1(x[i] * inverse) * 0x1p64F * factor;
     const int at = query_byte<columns>(column, channel_place(4 * lane + i));
     *reinterpret_cast<__nv_bfloat16*>(queries + at) = __float2bfloat16(value);
   }
