@@ -231,11 +231,6 @@ __device__ void add_tiles(const RowKeys& keys, int begin, int end, TileDecoder<f
   }
 }
 
-// Nobody leaves while others read its memory. Nothing is passed on, so that the barrier needs no fence.
-__device__ void wait_for_readers() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;\n" ::: "memory");
-}
-
 template <int splits>
 __global__ void __launch_bounds__(kThreads, splits >= 4 ? 1 : 2)
     attention_few_kernel(const __grid_constant__ AttentionParams p) {

@@ -228,6 +228,11 @@ __device__ inline float2 angle_of_pair(int position, float frequency) {
   return angle;
 }
 
+// Nobody leaves a cluster while others read its memory. Nothing is passed on, so that this barrier needs no fence.
+__device__ inline void wait_for_readers() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;\n" ::: "memory");
+}
+
 // 2^x; results below 2^-126 are 0.
 __device__ inline float power_of_two(float x) {
   float y;

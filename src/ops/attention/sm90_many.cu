@@ -12,8 +12,8 @@
 // them into one of two tiles, which serves as both operands: keys of the scores and values of the weighted sum. Two
 // warpgroups do the products: in the scores each takes half of the tile's keys, in the sum half of the channels.
 //
-// With splits the blocks of a cluster share a row: each takes a part of the keys and, in the end, finishes a part of
-// the channels, for which the others hand over their sums.
+// With two splits the two blocks of a cluster share a row: each takes half of the tiles and, in the end, finishes half
+// of the channels, for which the other one hands over its sums.
 namespace gannet::ops::cuda {
 namespace {
 
@@ -63,11 +63,11 @@ struct Ring {
 
 // --- producers
 
-// A thread's chunks of the queries: always the same channels, of every fourth head.
+// A thread's chunks of the queries, for 256 threads: always the same channels, of every fourth head.
+template <int kRounds>
 struct QueryLoader {
   static constexpr int kChunks = kHeadDim / 8;
-  static constexpr int kStep = kProducers / kChunks;
-  static constexpr int kRounds = 4;
+  static constexpr int kStep = 2 * kGroup / kChunks;
   static constexpr int kBatch = kHeads / kStep / kRounds;
 
   const AttentionParams& p;
@@ -106,6 +106,24 @@ __device__ void set_angles(const AttentionParams& p, int64_t row, float2* angles
   angles[lane] = angle_of_pair(p.rows.positions[row], p.frequencies[lane]);
 }
 
+// Of the block's second row and those behind it.
+__device__ void load_next_queries(const AttentionParams& p, int64_t row, Shared& shared, int thread,
+                                  uint32_t rows_done) {
+  constexpr int kRounds = 4;  // producers have few registers
+  QueryLoader<kRounds> queries(p, row, thread);
+  queries.load(0);
+  sync_threads<kProducerBarrier, kProducers>();  // the angles are there
+  wait(&shared.q_empty, (rows_done - 1) % 2);
+#pragma unroll 1
+  for (int round = 0; round < kRounds; ++round) {
+    queries.store(round, shared, shared.angles[rows_done % kAngles]);
+    queries.load(min(round + 1, kRounds - 1));
+  }
+  publish_shared();
+  __syncwarp();
+  if (thread % 32 == 0) arrive(&shared.q_full);
+}
+
 template <bool from_window>
 __device__ void produce_tiles(const AttentionParams& p, const RowKeys& keys, int begin, int end, Shared& shared,
                               int warp, int lane, Ring& ring) {
@@ -134,22 +152,9 @@ __device__ void produce(const AttentionParams& p, Shared& shared, int first_row,
   uint32_t rows_done = 0;
   Ring ring;
   for (int row = first_row; row < count; row += row_step, ++rows_done) {
-    QueryLoader queries(p, row, thread);
-    queries.load(0);
     const RowKeys keys = row_keys(p, row);
     const auto [begin, end] = tiles_of_part(keys, split, splits);
-    if (warp == 0 && rows_done == 0) set_angles(p, row, shared.angles[0], lane);
-    sync_threads<kProducerBarrier, kProducers>();
-    const float2* angles = shared.angles[rows_done % kAngles];
-    wait(&shared.q_empty, rows_done % 2 ^ 1);
-#pragma unroll 1
-    for (int round = 0; round < QueryLoader::kRounds; ++round) {
-      queries.store(round, shared, angles);
-      queries.load(min(round + 1, QueryLoader::kRounds - 1));
-    }
-    publish_shared();
-    __syncwarp();
-    if (lane == 0) arrive(&shared.q_full);
+    if (rows_done > 0) load_next_queries(p, row, shared, thread, rows_done);
     if (const int next = row + row_step; next < count) {
       prefetch_queries(p, next, thread);
       if (warp == 0) set_angles(p, next, shared.angles[(rows_done + 1) % kAngles], lane);
@@ -159,7 +164,7 @@ __device__ void produce(const AttentionParams& p, Shared& shared, int first_row,
     produce_tiles<true>(p, keys, max(begin, keys.entry_tiles), end, shared, warp, lane, ring);
     if constexpr (splits > 1) {
       cg::this_cluster().sync();
-      cg::this_cluster().sync();
+      wait_for_readers();
     }
   }
 }
@@ -340,96 +345,72 @@ __device__ void store_heads(const AttentionParams& p, int64_t row, const Consume
   }
 }
 
-// Which block of a cluster finishes the `quarter`th 128 channels.
-template <int splits>
-__device__ int owner_of(int quarter) {
-  return quarter / (4 / splits);
+// The sums of a group's channels, passed from block to block in the threads' order.
+template <bool write>
+__device__ void pass_sums(std::byte* memory, const Consumer& me, Sums& sums, float2 mine, float2 other) {
+  auto* parts = reinterpret_cast<float4*>(memory) + me.warp * 32 + me.lane;
+#pragma unroll
+  for (int i = 0; i < 32; ++i) {
+    float* d = &sums[i / 16][4 * (i % 16)];
+    if constexpr (write) {
+      parts[i * kGroup] = {d[0], d[1], d[2], d[3]};
+    } else {
+      const float4 part = parts[i * kGroup];
+      d[0] = d[0] * mine.x + part.x * other.x;
+      d[1] = d[1] * mine.x + part.y * other.x;
+      d[2] = d[2] * mine.y + part.z * other.y;
+      d[3] = d[3] * mine.y + part.w * other.y;
+    }
+  }
 }
 
-// Where a thread leaves its sums of a quarter for the quarter's owner: float4 number i of the thread at [i * kGroup].
-__device__ float4* part_of_quarter(Shared& shared, const Consumer& me, int quarter) {
-  constexpr int kQuarterBytes = kHeads * (kHeadDim / 4) * static_cast<int>(sizeof(float));
-  static_assert(4 * kQuarterBytes <= sizeof(Shared::keys));
-  return reinterpret_cast<float4*>(shared.keys[0] + quarter * kQuarterBytes) + me.warp * 32 + me.lane;
-}
-
-// Adds up the parts of a cluster's blocks, each block for the channels that it owns.
-template <int splits>
+// Each of two blocks finishes the channels of one group; the other group hands its sums over.
 __device__ void merge_parts(Shared& shared, const Consumer& me, int split, float (&total)[2], Softmax& softmax,
                             Sums& sums) {
   const cg::cluster_group cluster = cg::this_cluster();
+  if (me.group != split) {
+    pass_sums<true>(shared.keys[0], me, sums, {}, {});
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int quarter = me.group * 2 + half;
-    if (owner_of<splits>(quarter) == split) continue;
-    float4* part = part_of_quarter(shared, me, quarter);
-#pragma unroll
-    for (int i = 0; i < 16; ++i) part[i * kGroup] = *reinterpret_cast<const float4*>(&sums[half][4 * i]);
-  }
-  for (int h = 0; h < 2; ++h) {
-    // Both groups have the same one.
-    if (me.group == 0 && me.lane % 4 == 0) shared.top[0][me.head + 8 * h] = softmax.top[h];
-  }
-  cluster.sync();
-  float weights[splits][2];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int head = me.head + 8 * h;
-    float tops[splits];
-    softmax.top[h] = kLowestScore;
-#pragma unroll
-    for (int b = 0; b < splits; ++b) {
-      tops[b] = cluster.map_shared_rank(&shared, b)->top[0][head];
-      softmax.top[h] = fmaxf(softmax.top[h], tops[b]);
-    }
-    total[h] = 0;
-#pragma unroll
-    for (int b = 0; b < splits; ++b) {
-      const Shared& other = *cluster.map_shared_rank(&shared, b);
-      weights[b][h] = power_of_two(tops[b] - softmax.top[h]);
-      total[h] += (other.total[0][head] + other.total[1][head]) * weights[b][h];
-    }
-  }
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int quarter = me.group * 2 + half;
-    if (owner_of<splits>(quarter) != split) continue;
-    float2 mine{};
-#pragma unroll
-    for (int b = 0; b < splits; ++b) {
-      if (b == split) mine = {weights[b][0], weights[b][1]};
-    }
-#pragma unroll
-    for (int i = 0; i < 64; ++i) sums[half][i] *= i / 2 % 2 == 0 ? mine.x : mine.y;
-#pragma unroll
-    for (int b = 0; b < splits; ++b) {
-      if (b == split) continue;
-      const float4* part = part_of_quarter(*cluster.map_shared_rank(&shared, b), me, quarter);
-#pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        const float4 v = part[i * kGroup];
-        sums[half][4 * i] += v.x * weights[b][0];
-        sums[half][4 * i + 1] += v.y * weights[b][0];
-        sums[half][4 * i + 2] += v.z * weights[b][1];
-        sums[half][4 * i + 3] += v.w * weights[b][1];
-      }
+    for (int h = 0; h < 2; ++h) {  // both groups have the same one
+      if (me.lane % 4 == 0) shared.top[0][me.head + 8 * h] = softmax.top[h];
     }
   }
   cluster.sync();
+  if (me.group == split) {
+    Shared& peer = *cluster.map_shared_rank(&shared, 1 - split);
+    float mine[2], other[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int head = me.head + 8 * h;
+      const float peer_top = peer.top[0][head], top = fmaxf(softmax.top[h], peer_top);
+      mine[h] = power_of_two(softmax.top[h] - top);
+      other[h] = power_of_two(peer_top - top);
+      total[h] = total[h] * mine[h] + (peer.total[0][head] + peer.total[1][head]) * other[h];
+      softmax.top[h] = top;
+    }
+    pass_sums<false>(peer.keys[0], me, sums, {mine[0], mine[1]}, {other[0], other[1]});
+  }
+  wait_for_readers();
 }
 
 template <int splits>
 __device__ void finish_row(const AttentionParams& p, int64_t row, Shared& shared, const float2* angles,
                            const Consumer& me, Softmax& softmax, Sums& sums, int split) {
   float total[2];
+#pragma unroll
   for (int h = 0; h < 2; ++h) {
     total[h] = sum_of_quad(softmax.total[h]);
     if (me.lane % 4 == 0) shared.total[me.group][me.head + 8 * h] = total[h];
   }
   sync_threads<kConsumerBarrier, kConsumers>();
+#pragma unroll
   for (int h = 0; h < 2; ++h) total[h] = shared.total[0][me.head + 8 * h] + shared.total[1][me.head + 8 * h];
-  if constexpr (splits > 1) merge_parts<splits>(shared, me, split, total, softmax, sums);
+  if constexpr (splits > 1) {
+    merge_parts(shared, me, split, total, softmax, sums);
+    if (me.group != split) return;
+  }
   float factor[2];
+#pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int head = me.head + 8 * h;
     const float sink = head < p.heads ? sink_weight(p.sink[head], softmax.top[h]) : 1.0F;
@@ -439,9 +420,18 @@ __device__ void finish_row(const AttentionParams& p, int64_t row, Shared& shared
   scale_sums(sums, {factor[0], factor[1]});
   if (me.group == 1) rotate_back<24>(sums, angles, me.lane);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    if (owner_of<splits>(me.group * 2 + half) == split) store_heads(p, row, me, half, sums[half]);
-  }
+  for (int half = 0; half < 2; ++half) store_heads(p, row, me, half, sums[half]);
+}
+
+// The consumers have nothing else to do before the first keys are there.
+__device__ void load_first_queries(const AttentionParams& p, int64_t row, Shared& shared, int thread) {
+  QueryLoader<1> queries(p, row, thread);
+  queries.load(0);
+  if (thread < 32) set_angles(p, row, shared.angles[0], thread);
+  sync_threads<kConsumerBarrier, kConsumers>();
+  queries.store(0, shared, shared.angles[0]);
+  publish_shared();
+  sync_threads<kConsumerBarrier, kConsumers>();
 }
 
 template <int splits>
@@ -451,6 +441,7 @@ __device__ void consume(const AttentionParams& p, Shared& shared, int first_row,
   Consumer me{__shfl_sync(~0U, thread / kGroup, 0), thread % kGroup / 32, thread % 32, 0};
   me.head = me.warp * 16 + me.lane / 4;
   const int count = *p.rows.count;
+  load_first_queries(p, first_row, shared, thread);
   uint32_t rows_done = 0;
   Ring ring;
   for (int row = first_row; row < count; row += row_step, ++rows_done) {
@@ -460,7 +451,7 @@ __device__ void consume(const AttentionParams& p, Shared& shared, int first_row,
     Sums sums;
 #pragma unroll
     for (int i = 0; i < 128; ++i) sums[i / 64][i % 64] = 0;
-    wait(&shared.q_full, rows_done % 2);
+    if (rows_done > 0) wait(&shared.q_full, (rows_done - 1) % 2);
     if (begin >= end && me.lane == 0) arrive(&shared.q_empty);
     for (int tile = begin; tile < end; ++tile, ++ring.tiles) {
       const uint32_t buffer = ring.buffer();
@@ -535,13 +526,10 @@ void launch(cudaStream_t stream, const AttentionParams& p, int64_t blocks) {
 
 void attention_many(cudaStream_t stream, const AttentionParams& p, int splits) {
   GANNET_CHECK(p.heads <= kHeads);
-  switch (splits) {
-    case 1:
-      return launch<1>(stream, p, std::min(p.rows.most, kMultiprocessors));
-    case 2:
-      return launch<2>(stream, p, 2 * p.rows.most);
-    default:
-      return launch<4>(stream, p, 4 * p.rows.most);
+  if (splits == 2) {
+    launch<2>(stream, p, 2 * p.rows.most);
+  } else {
+    launch<1>(stream, p, std::min(p.rows.most, kMultiprocessors));
   }
 }
 

@@ -211,7 +211,7 @@ std::vector<NamedVariant> variants(int64_t heads) {
     all.push_back({"few, splits " + std::to_string(splits),
                    [=](cudaStream_t stream, const AttentionParams& p) { attention_few(stream, p, splits); }});
   }
-  for (const int splits : {1, 2, 4}) {
+  for (const int splits : {1, 2}) {
     if (heads > 64) break;
     all.push_back({"many, splits " + std::to_string(splits),
                    [=](cudaStream_t stream, const AttentionParams& p) { attention_many(stream, p, splits); }});
