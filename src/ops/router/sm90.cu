@@ -47,17 +47,23 @@ __device__ void load_lane(const float* values, int experts, float (&result)[kPer
   }
 }
 
-// By a warp: the row's experts and weights in the order of rising expert; they also go to `chosen` if there is one. A
-// row that is not real is left out, which is known only after its logits have been asked for: both take as long.
-__device__ void choose(const Route& route, int row, int count, const float (&bias)[kPerLane], uint16_t* chosen) {
+// By the block: scores [rows][experts] of the rows from `first_row` on.
+__device__ void score(const Route& route, int first_row, int rows, float* scores) {
+  const float* logits = route.logits + static_cast<int64_t>(first_row) * route.experts;
+  for (int i = static_cast<int>(threadIdx.x); i < rows * route.experts; i += static_cast<int>(blockDim.x)) {
+    scores[i] = sqrtf(softplus(logits[i]));
+  }
+}
+
+// By a warp: the row's experts and weights in the order of rising expert; they also go to `chosen` if there is one.
+__device__ void choose(const Route& route, int row, const float* row_scores, const float (&bias)[kPerLane],
+                       uint16_t* chosen) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   float scores[kPerLane];
   uint32_t keys[kPerLane];
-  load_lane(route.logits + static_cast<int64_t>(row) * route.experts, route.experts, scores);
-  if (row >= count) return;
+  load_lane(row_scores, route.experts, scores);
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
-    scores[i] = sqrtf(softplus(scores[i]));
     const float rank = scores[i] + bias[i];
     keys[i] = 32 * i + lane < route.experts ? ordered(isnan(rank) ? -INFINITY : rank) : 0;
   }
@@ -172,45 +178,63 @@ __device__ void list_pairs(const Route& route, const uint16_t* chosen, int first
   }
 }
 
-// Up to a chunk of rows, by one cluster: its first block makes the lists.
+// Up to a chunk of rows, by one cluster: its first block makes the lists. A block takes neighbouring rows.
 __global__ void __launch_bounds__(kThreads) route_few_rows(const Route route) {
   __shared__ ChunkRows chunk;
   __shared__ int starts[kMostExperts];
   __shared__ uint16_t chosen[kChunk * kMostTopK];
+  __shared__ float scores[kWarps * kMostExperts];
   allow_next_launch();
   float bias[kPerLane];
   load_lane(route.bias, route.experts, bias);  // a weight
   wait_for_previous_launch();
-  const int rows = *route.count, blocks = static_cast<int>(gridDim.x);
-  for (int row = static_cast<int>(blockIdx.x + threadIdx.x / 32 * blocks); row < route.most; row += blocks * kWarps) {
-    choose(route, row, rows, bias, blocks == 1 ? chosen + row * route.top_k : nullptr);
+  const int count = *route.count, blocks = static_cast<int>(gridDim.x);
+  const int block_rows = (route.most + blocks - 1) / blocks, first_row = static_cast<int>(blockIdx.x) * block_rows;
+  const int rows = max(min(count - first_row, block_rows), 0), warp = static_cast<int>(threadIdx.x) / 32;
+  score(route, first_row, rows, scores);
+  __syncthreads();
+  if (warp < rows) {
+    choose(route, first_row + warp, scores + warp * route.experts, bias,
+           blocks == 1 ? chosen + warp * route.top_k : nullptr);
   }
   if (blocks > 1) {
     arrive_at_cluster();
     wait_for_cluster();
     if (blockIdx.x > 0) return;
-    load_chosen(route, 0, rows, chosen);
+    load_chosen(route, 0, count, chosen);
   }
-  collect(route, chosen, rows, chunk);
+  collect(route, chosen, count, chunk);
   starts[threadIdx.x] = scan_experts(route, rows_of(chunk, static_cast<int>(threadIdx.x)), true);
   __syncthreads();
-  list_pairs(route, chosen, 0, rows, chunk, starts);
+  list_pairs(route, chosen, 0, count, chunk, starts);
 }
 
-// A block for each chunk. How many rows of the chunk each expert got goes over the chunk's logits, which nobody needs
-// any more.
-__global__ void __launch_bounds__(kThreads) choose_for_chunk(const Route route) {
-  __shared__ ChunkRows chunk;
-  __shared__ uint16_t chosen[kChunk * kMostTopK];
+// More rows, in three launches. Here kChooseRows of them for each block.
+constexpr int kChooseRows = 8;
+__global__ void __launch_bounds__(32 * kChooseRows) choose_rows(const Route route) {
+  __shared__ float scores[kChooseRows * kMostExperts];
   allow_next_launch();
   float bias[kPerLane];
   load_lane(route.bias, route.experts, bias);
   wait_for_previous_launch();
+  const int first_row = static_cast<int>(blockIdx.x) * kChooseRows, rows = min(*route.count - first_row, kChooseRows);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  if (rows <= 0) return;
+  score(route, first_row, rows, scores);
+  __syncthreads();
+  if (warp < rows) choose(route, first_row + warp, scores + warp * route.experts, bias, nullptr);
+}
+
+// A block for each chunk. How many rows of the chunk each expert got goes over the chunk's logits, which nobody needs
+// any more.
+__global__ void __launch_bounds__(kThreads) count_chunk(const Route route) {
+  __shared__ ChunkRows chunk;
+  __shared__ uint16_t chosen[kChunk * kMostTopK];
+  allow_next_launch();
+  wait_for_previous_launch();
   const int first_row = static_cast<int>(blockIdx.x) * kChunk, rows = min(*route.count - first_row, kChunk);
   if (rows <= 0) return;
-  for (int row = static_cast<int>(threadIdx.x) / 32; row < rows; row += kWarps) {
-    choose(route, first_row + row, first_row + rows, bias, chosen + row * route.top_k);
-  }
+  load_chosen(route, first_row, rows, chosen);
   collect(route, chosen, rows, chunk);
   const int expert = static_cast<int>(threadIdx.x);
   if (expert < route.experts) {
@@ -268,12 +292,14 @@ void router(cudaStream_t stream, const RouterParams& params) {
                     .top_k = static_cast<int>(params.top_k),
                     .scaling_factor = params.scaling_factor};
   if (params.most <= kChunk) {
-    const auto blocks = static_cast<unsigned>(std::min<int64_t>((params.most + kWarps - 1) / kWarps, 8));
+    const auto blocks = static_cast<unsigned>(std::min<int64_t>((params.most + kChooseRows - 1) / kChooseRows, 8));
     launch_overlapping(stream, route_few_rows, {.grid = dim3(blocks), .threads = kThreads, .cluster = blocks}, route);
     return;
   }
+  const dim3 blocks(static_cast<unsigned>((params.most + kChooseRows - 1) / kChooseRows));
   const dim3 chunks(static_cast<unsigned>((params.most + kChunk - 1) / kChunk));
-  launch_overlapping(stream, choose_for_chunk, {.grid = chunks, .threads = kThreads}, route);
+  launch_overlapping(stream, choose_rows, {.grid = blocks, .threads = 32 * kChooseRows}, route);
+  launch_overlapping(stream, count_chunk, {.grid = chunks, .threads = kThreads}, route);
   launch_overlapping(stream, list_chunk, {.grid = chunks, .threads = kThreads}, route);
 }
 
