@@ -58,36 +58,45 @@ struct Shape {
   bool wide_stores = false;  // y's rows allow stores of 16 bytes
 };
 
-inline constexpr int kMultipliers = 2;  // warpgroups
-inline constexpr int kThreads = 128 * (kMultipliers + 1);
 inline constexpr int kChunk = 32;  // tokens that go through shared memory at a time on their way out
 
-// A panel's scales of four tiles.
-template <WeightFormat format>
-inline constexpr int kScaleGroupBytes = format == WeightFormat::mxfp4 ? 128
-                                        : format == WeightFormat::fp8 ? 16
-                                                                      : 0;
+// Form of a block. Products of several widths in one kernel share their sums' registers only as long as the compiler
+// finds few of them (it warns that products are serialized otherwise): hence the steps of multiply_narrow.
+template <WeightFormat format_, Output output_, int groups, int height, int tokens, int stages, int narrowest = tokens>
+struct Form {
+  static constexpr WeightFormat format = format_;
+  static constexpr Output output = output_;
+  static constexpr int kGroups = groups;  // warpgroups that multiply
+  static constexpr int kHeight = height;  // each 64 rows so many times
+  static constexpr int kTokens = tokens;
+  static constexpr int kStages = stages;
+  static constexpr int kNarrowest = narrowest;  // tokens of the narrowest product
+
+  static constexpr int kThreads = 128 * (kGroups + 1);
+  static constexpr int kPanels = kGroups * kHeight * 4;
+  static constexpr int kTileBytes = static_cast<int>(tile_bytes(format));
+  static constexpr int kScaleBytes = format == WeightFormat::mxfp4 ? 128 : format == WeightFormat::fp8 ? 16 : 0;
+  static constexpr int kOutRows = output == Output::swiglu ? 32 : 64;
+  // Registers of a thread; together those with which the threads begin.
+  static constexpr int kMultiplyRegisters = kGroups == 2 ? 224 : kGroups == 3 ? 152 : 104;
+  static constexpr int kCopyRegisters = kGroups == 4 ? 64 : 56;
+};
 
 // Shared memory of a block. A warpgroup's part of the output is transposed in `out`.
-template <WeightFormat format, Output output, int kHeight, int kTokens, int kStages>
+template <class F>
 struct Layout {
-  static constexpr int kPanels = kMultipliers * kHeight * 4;
-  static constexpr int kTokenBytes = kTokens * 128;
-  static constexpr int kTileBytes = static_cast<int>(tile_bytes(format));
-  static constexpr int kWeightBytes = kPanels * kTileBytes;
-  static constexpr int kScaleBytes = kScaleGroupBytes<format>;
-  static constexpr int kOutRows = output == Output::swiglu ? 32 : 64;
-  static constexpr int kOutStride = kOutRows + 4;  // neither writing by rows nor reading by tokens meets a bank twice
+  static constexpr int kOutBuffers = F::kGroups == 2 ? 2 : 1;
+  static constexpr int kOutStride = F::kOutRows + 4;  // neither writing rows nor reading tokens meets a bank twice
+  static constexpr int kStageScales = (F::kPanels * F::kScaleBytes + 127) / 128 * 128;
 
-  alignas(1024) std::byte tokens[kStages][kTokenBytes];
-  alignas(128) std::byte weights[kStages][kWeightBytes];
-  alignas(128) std::byte
-      scales[kStages][kScaleBytes > 0 ? kPanels* kScaleBytes : 128];  // in every fourth stage, for the next four
-  alignas(16) float out[kMultipliers][2][kChunk][kOutStride];
-  int output_rows[kMultipliers][kTokens];
-  float row_weights[kMultipliers][kTokens];
-  uint64_t full[kStages];
-  uint64_t empty[kStages];
+  alignas(1024) std::byte tokens[F::kStages][F::kTokens * 128];
+  alignas(128) std::byte weights[F::kStages][F::kPanels * F::kTileBytes];
+  alignas(128) std::byte scales[F::kStages][kStageScales > 0 ? kStageScales : 128];  // in every fourth, for four tiles
+  alignas(16) float out[F::kGroups][kOutBuffers][kChunk][kOutStride];
+  int output_rows[F::kGroups][F::kTokens];
+  float row_weights[F::kGroups][F::kTokens];
+  uint64_t full[F::kStages];
+  uint64_t empty[F::kStages];
 };
 
 // A place in the ring of stages.
@@ -109,7 +118,7 @@ struct Ring {
 // One panel's packed weights of 64 columns in the registers of a warp; decoded 32 columns, two steps, at a time.
 template <WeightFormat format>
 struct PackedTile {
-  uint4 words[format == WeightFormat::bf16 ? 2 : 1];
+  uint4 words[format == WeightFormat::bf16 ? 4 : format == WeightFormat::fp8 ? 2 : 1];
 
   template <int half>
   __device__ void load(const std::byte* tile, int lane) {
@@ -117,10 +126,10 @@ struct PackedTile {
     if constexpr (format == WeightFormat::mxfp4) {
       if constexpr (half == 0) words[0] = vectors[0];
     } else if constexpr (format == WeightFormat::fp8) {
-      words[0] = vectors[32 * half];
+      words[half] = vectors[32 * half];
     } else {
-      words[0] = vectors[64 * half];
-      words[1] = vectors[64 * half + 32];
+      words[2 * half] = vectors[64 * half];
+      words[2 * half + 1] = vectors[64 * half + 32];
     }
   }
 
@@ -134,16 +143,17 @@ struct PackedTile {
     } else if constexpr (format == WeightFormat::fp8) {
       const uint32_t low = scale_factors(__byte_perm(scales, 0, 0x4440 + 2 * half));
       const uint32_t high = scale_factors(__byte_perm(scales, 0, 0x4441 + 2 * half));
-      decode_fp8(words[0].x, low, a[0][0], a[0][2]);
-      decode_fp8(words[0].y, high, a[0][1], a[0][3]);
-      decode_fp8(words[0].z, low, a[1][0], a[1][2]);
-      decode_fp8(words[0].w, high, a[1][1], a[1][3]);
+      decode_fp8(words[half].x, low, a[0][0], a[0][2]);
+      decode_fp8(words[half].y, high, a[0][1], a[0][3]);
+      decode_fp8(words[half].z, low, a[1][0], a[1][2]);
+      decode_fp8(words[half].w, high, a[1][1], a[1][3]);
     } else {
+#pragma unroll
       for (int step = 0; step < 2; ++step) {
-        a[step][0] = words[step].x;
-        a[step][1] = words[step].y;
-        a[step][2] = words[step].z;
-        a[step][3] = words[step].w;
+        a[step][0] = words[2 * half + step].x;
+        a[step][1] = words[2 * half + step].y;
+        a[step][2] = words[2 * half + step].z;
+        a[step][3] = words[2 * half + step].w;
       }
     }
   }
@@ -163,84 +173,92 @@ struct Scales {
 
 // ---- products ----
 
-// d[h][..] = the sums of this warpgroup's 64 rows h for n tokens.
-template <int n, WeightFormat format, int kHeight, int kTokens, int kStages, class Memory>
-__device__ __forceinline__ void multiply_item(float (&d)[kHeight][kTokens / 2], Memory& memory, Ring<kStages>& ring,
-                                              const Item& item, const Shape& shape, int warpgroup) {
+// d[h][..] = the sums of this warpgroup's 64 rows h for n tokens. Weights are decoded into one half of `a` while
+// products read the other.
+template <int n, bool kTensorMaps, class F>
+__device__ __forceinline__ void multiply_item(float (&d)[F::kHeight][F::kTokens / 2], Layout<F>& memory,
+                                              Ring<F::kStages>& ring, const Shape& shape, int warpgroup) {
+  constexpr int kHeight = F::kHeight;
   const int warp = static_cast<int>(threadIdx.x) % 128 / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  Scales<format> scales[kHeight];
-  PackedTile<format> packed[kHeight];
+  Scales<F::format> scales[kHeight];
+  PackedTile<F::format> packed[kHeight];
   uint32_t a[2][kHeight][2][4];
+  int k = 0, previous_stage = 0;
+
   const auto panel = [&](int h) { return (warpgroup * kHeight + h) * 4 + warp; };
-  const auto tile = [&](int h) { return memory.weights[ring.stage] + panel(h) * Memory::kTileBytes; };
-  const auto load_first_half = [&](int k) {
+  const auto wait_for_stage = [&] {
+    barrier_wait(&memory.full[ring.stage], ring.parity);
+    if constexpr (!kTensorMaps) fence_async_proxy();
+  };
+  const auto release = [&](int stage) {
+    if (lane == 0) barrier_arrive(&memory.empty[stage]);
+  };
+  const auto load = [&]<int half>() {
 #pragma unroll
     for (int h = 0; h < kHeight; ++h) {
-      packed[h].template load<0>(tile(h), lane);
-      if constexpr (Memory::kScaleBytes > 0) {
+      packed[h].template load<half>(memory.weights[ring.stage] + panel(h) * F::kTileBytes, lane);
+      if constexpr (half == 0 && F::kScaleBytes > 0) {
         scales[h].advance();
-        if (k % 4 == 0) scales[h].load(memory.scales[ring.stage] + panel(h) * Memory::kScaleBytes, lane);
+        if (k % 4 == 0) scales[h].load(memory.scales[ring.stage] + panel(h) * F::kScaleBytes, lane);
       }
     }
   };
-
-  barrier_wait(&memory.full[ring.stage], ring.parity);
-  load_first_half(0);
-#pragma unroll
-  for (int h = 0; h < kHeight; ++h) packed[h].template decode<0>(scales[h].words.x, a[0][h]);
-
-  int previous_stage = 0;
-  for (int k = 0; k < shape.k_tiles; ++k) {
-    const uint64_t b = swizzled_tile(memory.tokens[ring.stage]);
-    products_begin();
-#pragma unroll
-    for (int step = 0; step < 2; ++step) {
-#pragma unroll
-      for (int h = 0; h < kHeight; ++h) multiply_add<n>(d[h], a[0][h][step], b + 2 * step, k + step);
-    }
-    products_commit();
-#pragma unroll
-    for (int h = 0; h < kHeight; ++h) packed[h].template load<1>(tile(h), lane);
+  // What needs no decoding would be loaded into the registers that products still read.
+  const auto load_and_wait = [&]<int half>() {
+    if constexpr (F::format != WeightFormat::bf16) load.template operator()<half>();
     products_wait<1>();
-    if (k > 0 && lane == 0) barrier_arrive(&memory.empty[previous_stage]);
+    if constexpr (F::format == WeightFormat::bf16) load.template operator()<half>();
+  };
+  const auto decode = [&]<int half>(int buffer) {
 #pragma unroll
-    for (int h = 0; h < kHeight; ++h) packed[h].template decode<1>(scales[h].words.x, a[1][h]);
-
+    for (int h = 0; h < kHeight; ++h) packed[h].template decode<half>(scales[h].words.x, a[buffer][h]);
+  };
+  const auto multiply = [&](int buffer, int first_step) {
+    const uint64_t b = swizzled_tile(memory.tokens[ring.stage]) + 2 * first_step;
     products_begin();
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
 #pragma unroll
-      for (int h = 0; h < kHeight; ++h) multiply_add<n>(d[h], a[1][h][step], b + 4 + 2 * step, 1);
+      for (int h = 0; h < kHeight; ++h) multiply_add<n>(d[h], a[buffer][h][step], b + 2 * step, k + first_step + step);
     }
     products_commit();
+  };
+
+  wait_for_stage();
+  load.template operator()<0>();
+  decode.template operator()<0>(0);
+  while (true) {
+    multiply(0, 0);
+    load_and_wait.template operator()<1>();
+    if (k > 0) release(previous_stage);
+    decode.template operator()<1>(1);
+
+    multiply(1, 2);
     previous_stage = ring.stage;
     ring.advance();
-    if (k + 1 == shape.k_tiles) break;
-    barrier_wait(&memory.full[ring.stage], ring.parity);
-    load_first_half(k + 1);
-    products_wait<1>();
-#pragma unroll
-    for (int h = 0; h < kHeight; ++h) packed[h].template decode<0>(scales[h].words.x, a[0][h]);
+    if (++k == shape.k_tiles) break;
+    wait_for_stage();
+    load_and_wait.template operator()<0>();
+    decode.template operator()<0>(0);
   }
   products_wait<0>();
-  if (lane == 0) barrier_arrive(&memory.empty[previous_stage]);
+  release(previous_stage);
 #pragma unroll
   for (int h = 0; h < kHeight; ++h) {
 #pragma unroll
-    for (int i = 0; i < n / 2; ++i) asm volatile("" : "+f"(d[h][i])::"memory");
+    for (int i = 0; i < F::kTokens / 2; ++i) asm volatile("" : "+f"(d[h][i])::"memory");
   }
 }
 
-// The narrowest product that holds the item's tokens: of n, 2 n, .. 64, then in steps of 32.
-template <int n, WeightFormat format, int kHeight, int kTokens, int kStages, class Memory>
-__device__ __forceinline__ void multiply_narrow(float (&d)[kHeight][kTokens / 2], Memory& memory, Ring<kStages>& ring,
-                                                const Item& item, const Shape& shape, int warpgroup) {
-  if constexpr (n < kTokens) {
-    if (item.tokens > n)
-      return multiply_narrow<(n < 64 ? 2 * n : n + 32), format, kHeight, kTokens>(d, memory, ring, item, shape,
-                                                                                  warpgroup);
+// The narrowest product that holds the item's tokens, from n on.
+template <int n, class F>
+__device__ __forceinline__ void multiply_narrow(float (&d)[F::kHeight][F::kTokens / 2], Layout<F>& memory,
+                                                Ring<F::kStages>& ring, int tokens, const Shape& shape, int warpgroup) {
+  if constexpr (n < F::kTokens) {
+    constexpr int kNext = n < 64 ? 2 * n : n + 32;
+    if (tokens > n) return multiply_narrow<kNext, F>(d, memory, ring, tokens, shape, warpgroup);
   }
-  multiply_item<n, format, kHeight, kTokens>(d, memory, ring, item, shape, warpgroup);
+  multiply_item<n, false, F>(d, memory, ring, shape, warpgroup);
 }
 
 // ---- results ----
@@ -336,108 +354,126 @@ __device__ __forceinline__ void write_token(const float* out, float weight, void
   }
 }
 
-template <Output output, int kHeight, int kTokens, class Memory>
-__device__ __forceinline__ void write_item(const float (&d)[kHeight][kTokens / 2], Memory& memory, const Item& item,
-                                           const Shape& shape, int warpgroup) {
-  constexpr int64_t kElement = output == Output::f32 ? sizeof(float) : sizeof(__nv_bfloat16);
+template <class F>
+__device__ __forceinline__ void write_item(const float (&d)[F::kHeight][F::kTokens / 2], Layout<F>& memory,
+                                           const Item& item, const Shape& shape, int warpgroup) {
+  constexpr int64_t kElement = F::output == Output::f32 ? sizeof(float) : sizeof(__nv_bfloat16);
   const int warp = static_cast<int>(threadIdx.x) % 128 / 32, lane = static_cast<int>(threadIdx.x) % 32;
   int buffer = 0;
 #pragma unroll
-  for (int h = 0; h < kHeight; ++h) {
-    const int first_output = item.first_output + (warpgroup * kHeight + h) * Memory::kOutRows;
+  for (int h = 0; h < F::kHeight; ++h) {
+    const int first_output = item.first_output + (warpgroup * F::kHeight + h) * F::kOutRows;
 #pragma unroll
-    for (int chunk = 0; chunk < kTokens / kChunk; ++chunk) {
+    for (int chunk = 0; chunk < F::kTokens / kChunk; ++chunk) {
       if (chunk * kChunk >= item.tokens) break;
+      if constexpr (Layout<F>::kOutBuffers == 1) sync_warpgroup(1 + warpgroup);
       auto& out = memory.out[warpgroup][buffer];
-      buffer ^= 1;
-      put_chunk<output>(out, d[h] + chunk * kChunk / 2, item.factor, shape.limit);
+      buffer = (buffer + 1) % Layout<F>::kOutBuffers;
+      put_chunk<F::output>(out, d[h] + chunk * kChunk / 2, item.factor, shape.limit);
       sync_warpgroup(1 + warpgroup);
       const int in_chunk = 8 * warp + lane % 8, token = chunk * kChunk + in_chunk;
       const bool real = token < item.tokens;
       const int64_t row = real ? memory.output_rows[warpgroup][token] : 0;
-      const float weight = output == Output::swiglu && real ? memory.row_weights[warpgroup][token] : 1.0F;
+      const float weight = F::output == Output::swiglu && real ? memory.row_weights[warpgroup][token] : 1.0F;
       std::byte* y = static_cast<std::byte*>(shape.y) + (row * shape.y_stride + first_output) * kElement;
-      write_token<output, Memory::kOutRows>(out[in_chunk], weight, y, real ? item.end_output - first_output : 0,
-                                            shape.wide_stores);
+      write_token<F::output, F::kOutRows>(out[in_chunk], weight, y, real ? item.end_output - first_output : 0,
+                                          shape.wide_stores);
     }
   }
 }
 
 // ---- warpgroups ----
 
-template <WeightFormat format, Output output, int kHeight, int kTokens, int kStages, class Source, class Memory>
-__device__ __forceinline__ void multiply_items(Memory& memory, const Source& source, const Shape& shape) {
+template <class F, class Source>
+__device__ __forceinline__ void multiply_items(Layout<F>& memory, const Source& source, const Shape& shape) {
+  constexpr int kRounds = (F::kTokens + 127) / 128;
   const int warpgroup = static_cast<int>(threadIdx.x) / 128, thread = static_cast<int>(threadIdx.x) % 128;
-  Ring<kStages> ring;
+  Ring<F::kStages> ring;
   const int items = source.items();
-  for (int index = static_cast<int>(blockIdx.x); index < items; index += static_cast<int>(gridDim.x)) {
-    const Item item = source.item(index);
-    sync_warpgroup(1 + warpgroup);  // the item before has been written
-    for (int i = thread; i < item.tokens; i += 128) {
-      memory.output_rows[warpgroup][i] = static_cast<int>(source.output_row(item.first + i));
-      if constexpr (output == Output::swiglu) memory.row_weights[warpgroup][i] = source.row_weight(item.first + i);
+  int index = static_cast<int>(blockIdx.x);
+  if (index >= items) return;
+  Item item = source.item(index);
+  while (true) {
+    // On their way while the products run.
+    int rows[kRounds];
+    float weights[kRounds];
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      const int token = thread + 128 * i;
+      if (token >= item.tokens) break;
+      rows[i] = static_cast<int>(source.output_row(item.first + token));
+      if constexpr (F::output == Output::swiglu) weights[i] = source.row_weight(item.first + token);
     }
-    float d[kHeight][kTokens / 2];
+    float d[F::kHeight][F::kTokens / 2];
     if constexpr (Source::kTensorMaps) {
-      multiply_item<kTokens, format, kHeight, kTokens>(d, memory, ring, item, shape, warpgroup);
+      multiply_item<F::kTokens, true, F>(d, memory, ring, shape, warpgroup);
     } else {
-      multiply_narrow<16, format, kHeight, kTokens>(d, memory, ring, item, shape, warpgroup);
+      // All are set, so that the products of all widths find them in the same registers.
+#pragma unroll
+      for (int h = 0; h < F::kHeight; ++h) {
+#pragma unroll
+        for (int i = 0; i < F::kTokens / 2; ++i) asm volatile("mov.f32 %0, 0f00000000;" : "=f"(d[h][i]));
+      }
+      multiply_narrow<F::kNarrowest, F>(d, memory, ring, item.tokens, shape, warpgroup);
     }
-    write_item<output, kHeight, kTokens>(d, memory, item, shape, warpgroup);
+    index += static_cast<int>(gridDim.x);
+    const Item next = index < items ? source.item(index) : Item{};
+    sync_warpgroup(1 + warpgroup);  // the item before has been written
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) {
+      const int token = thread + 128 * i;
+      if (token >= item.tokens) break;
+      memory.output_rows[warpgroup][token] = rows[i];
+      if constexpr (F::output == Output::swiglu) memory.row_weights[warpgroup][token] = weights[i];
+    }
+    write_item<F>(d, memory, item, shape, warpgroup);
+    if (index >= items) return;
+    item = next;
   }
 }
 
 // Stages by tensor maps: one thread does it all.
-template <int kStages, class Source, class Memory>
-__device__ __forceinline__ void bring_boxes(Memory& memory, const Source& source, const Shape& shape) {
+template <class F, class Source>
+__device__ __forceinline__ void bring_boxes(Layout<F>& memory, const Source& source, const Shape& shape) {
   if (threadIdx.x % 128 != 0) return;
-  Ring<kStages> ring;
+  Ring<F::kStages> ring;
   const int items = source.items();
   for (int index = static_cast<int>(blockIdx.x); index < items; index += static_cast<int>(gridDim.x)) {
     const Item item = source.item(index);
     for (int k = 0; k < shape.k_tiles; ++k, ring.advance()) {
       const int stage = ring.stage;
       uint64_t* full = &memory.full[stage];
-      const bool with_scales = Memory::kScaleBytes > 0 && k % 4 == 0;
+      const bool with_scales = F::kScaleBytes > 0 && k % 4 == 0;
       barrier_wait(&memory.empty[stage], ring.parity ^ 1);
       barrier_arrive_expecting(
-          full, Memory::kTokenBytes + Memory::kWeightBytes + (with_scales ? Memory::kPanels * Memory::kScaleBytes : 0));
+          full, F::kTokens * 128 + F::kPanels * F::kTileBytes + (with_scales ? F::kPanels * F::kScaleBytes : 0));
       copy_box(memory.tokens[stage], &source.input, k * static_cast<int>(kTileCols), item.group, item.first, full);
-      copy_box(memory.weights[stage], &source.codes, k * Memory::kTileBytes / 8, item.panel, full);
+      copy_box(memory.weights[stage], &source.codes, k * F::kTileBytes / 8, item.panel, full);
       if (with_scales) {
-        const int group = shape.k_tiles * Memory::kTileBytes + k / 4 * Memory::kScaleBytes;
+        const int group = shape.k_tiles * F::kTileBytes + k / 4 * F::kScaleBytes;
         copy_box(memory.scales[stage], &source.scales, group / 8, item.panel, full);
       }
     }
   }
 }
 
-// Stages by copies of 16 bytes, token rows from anywhere. A stage is reported full kLag stages later, when its copies
-// have arrived.
-template <int kTokens, int kStages, class Source, class Memory>
-__device__ __forceinline__ void bring_rows(Memory& memory, const Source& source, const Shape& shape) {
-  constexpr int kLag = kStages - 2;  // multipliers give a stage back when they have begun the next
-  constexpr int kRows = (kTokens + 15) / 16;
-  constexpr int kTileChunks = Memory::kTileBytes / 16, kScaleChunks = Memory::kScaleBytes / 16;
-  constexpr int kWeightCopies = Memory::kPanels * kTileChunks / 128;
-  static_assert(Memory::kPanels * kScaleChunks == 128);
+// Stages by copies of 16 bytes, token rows from anywhere. Each thread's copies arrive on the stage's barrier for it.
+template <class F, class Source>
+__device__ __forceinline__ void bring_rows(Layout<F>& memory, const Source& source, const Shape& shape) {
+  constexpr int kRows = (F::kTokens + 15) / 16;
+  constexpr int kTileChunks = F::kTileBytes / 16, kScaleChunks = F::kScaleBytes / 16;
+  constexpr int kWeightCopies = F::kPanels * kTileChunks / 128;
+  constexpr int kScaleCopies = (F::kPanels * kScaleChunks + 127) / 128;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int chunk = thread % 8, first_row = thread / 8;  // of the tokens' rows
-  Ring<kStages> ring, landed;
-  int in_flight = 0;
-  const auto report = [&] {
-    fence_async_proxy();
-    __syncwarp();
-    if (thread % 32 == 0) barrier_arrive(&memory.full[landed.stage]);
-    landed.advance();
-  };
+  Ring<F::kStages> ring;
 
   const int items = source.items();
   for (int index = static_cast<int>(blockIdx.x); index < items; index += static_cast<int>(gridDim.x)) {
     const Item item = source.item(index);
     const __nv_bfloat16* x = shape.x + 8 * chunk;
     const int rows = (item.tokens - first_row + 15) / 16;  // real ones of this thread
-    const int padded = (item.tokens + 15) / 16;            // with the zeros that fill the product
+    const int padded = (item.tokens + 15) / 16;            // with zeros
     uint32_t offsets[kRows];                               // in 16 bytes
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
@@ -451,19 +487,25 @@ __device__ __forceinline__ void bring_rows(Memory& memory, const Source& source,
       const int place = thread + 128 * i;
       codes[i] = panel(place / kTileChunks) + place % kTileChunks * 16;
     }
-    const std::byte* scales =
-        panel(thread / kScaleChunks) + shape.k_tiles * Memory::kTileBytes + thread % kScaleChunks * 16;
+    const std::byte* scales[kScaleCopies];
+#pragma unroll
+    for (int i = 0; i < kScaleCopies; ++i) {
+      const int place = thread + 128 * i;
+      scales[i] = panel(place / kScaleChunks) + shape.k_tiles * F::kTileBytes + place % kScaleChunks * 16;
+    }
 
     for (int k = 0; k < shape.k_tiles; ++k, ring.advance()) {
       barrier_wait(&memory.empty[ring.stage], ring.parity ^ 1);
 #pragma unroll
       for (int i = 0; i < kWeightCopies; ++i) {
         copy_async_16(memory.weights[ring.stage] + (thread + 128 * i) * 16, codes[i]);
-        codes[i] += Memory::kTileBytes;
+        codes[i] += F::kTileBytes;
       }
-      if (k % 4 == 0) {
-        copy_async_16(memory.scales[ring.stage] + thread * 16, scales);
-        scales += Memory::kScaleBytes;
+#pragma unroll
+      for (int i = 0; i < kScaleCopies; ++i) {
+        if (k % 4 != 0 || thread + 128 * i >= F::kPanels * kScaleChunks) break;
+        copy_async_16(memory.scales[ring.stage] + (thread + 128 * i) * 16, scales[i]);
+        scales[i] += F::kScaleBytes;
       }
       const bool inside = k * static_cast<int>(kTileCols) + 8 * chunk < shape.cols;
       std::byte* to = memory.tokens[ring.stage] + first_row * 128 + (chunk ^ first_row % 8) * 16;
@@ -473,44 +515,35 @@ __device__ __forceinline__ void bring_rows(Memory& memory, const Source& source,
         copy_async_16(to + i * 2048, reinterpret_cast<const uint4*>(x) + offsets[i], inside && i < rows);
       }
       x += kTileCols;
-      commit_copies();
-      if (in_flight < kLag) {
-        ++in_flight;
-      } else {
-        wait_copies<kLag>();
-        report();
-      }
+      barrier_arrive_after_copies(&memory.full[ring.stage]);
     }
   }
   wait_copies<0>();
-  for (; in_flight > 0; --in_flight) report();
 }
 
-template <WeightFormat format, Output output, int kHeight, int kTokens, int kStages, class Source>
-__global__ void __launch_bounds__(kThreads, 1)
+template <class F, class Source>
+__global__ void __launch_bounds__(F::kThreads, 1)
     multiply(const __grid_constant__ Source source, const __grid_constant__ Shape shape) {
-  using Memory = Layout<format, output, kHeight, kTokens, kStages>;
   extern __shared__ std::byte raw_memory[];
-  auto& memory = *reinterpret_cast<Memory*>(raw_memory + (1024 - shared_address(raw_memory) % 1024) % 1024);
+  auto& memory = *reinterpret_cast<Layout<F>*>(raw_memory + (1024 - shared_address(raw_memory) % 1024) % 1024);
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < kStages; ++stage) {
-      barrier_init(&memory.full[stage], Source::kTensorMaps ? 1 : 4);
-      barrier_init(&memory.empty[stage], kMultipliers * 4);
+    for (int stage = 0; stage < F::kStages; ++stage) {
+      barrier_init(&memory.full[stage], Source::kTensorMaps ? 1 : 128);
+      barrier_init(&memory.empty[stage], F::kGroups * 4);
     }
     barrier_init_done();
   }
   __syncthreads();
-  // 224 x 256 + 56 x 128 registers are what 384 threads have.
-  if (threadIdx.x >= kMultipliers * 128) {
-    give_registers<56>();
+  if (threadIdx.x >= F::kGroups * 128) {
+    give_registers<F::kCopyRegisters>();
     if constexpr (Source::kTensorMaps) {
-      bring_boxes<kStages>(memory, source, shape);
+      bring_boxes<F>(memory, source, shape);
     } else {
-      bring_rows<kTokens, kStages>(memory, source, shape);
+      bring_rows<F>(memory, source, shape);
     }
   } else {
-    take_registers<224>();
-    multiply_items<format, output, kHeight, kTokens, kStages>(memory, source, shape);
+    take_registers<F::kMultiplyRegisters>();
+    multiply_items<F>(memory, source, shape);
   }
 }
 
@@ -518,18 +551,18 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 int multiprocessors();
 
-template <WeightFormat format, Output output, int kHeight, int kTokens, int kStages, class Source>
+template <class F, class Source>
 void launch(cudaStream_t stream, const Source& source, const Shape& shape, int64_t most_items) {
-  constexpr auto kBytes = static_cast<int>(sizeof(Layout<format, output, kHeight, kTokens, kStages>)) + 1024;
+  constexpr auto kBytes = static_cast<int>(sizeof(Layout<F>)) + 1024;
   static_assert(kBytes <= 227 * 1024);
-  const auto kernel = multiply<format, output, kHeight, kTokens, kStages, Source>;
+  const auto kernel = multiply<F, Source>;
   static const bool once = [&] {
     GANNET_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
     return true;
   }();
   static_cast<void>(once);
   const auto blocks = static_cast<unsigned>(most_items < multiprocessors() ? most_items : multiprocessors());
-  kernel<<<blocks, kThreads, kBytes, stream>>>(source, shape);
+  kernel<<<blocks, F::kThreads, kBytes, stream>>>(source, shape);
   GANNET_CUDA_LAUNCHED();
 }
 

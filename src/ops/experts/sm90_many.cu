@@ -11,9 +11,7 @@ namespace {
 using many_rows::Item;
 using many_rows::Output;
 
-constexpr int kHeight = 2;
-constexpr int kBlockPanels = many_rows::kMultipliers * kHeight * 4;
-constexpr int kLeastTokens = 64;  // most tokens of a tile, of the variant that has the fewest
+constexpr int kLeastTokens = 32;  // most tokens of a tile, of the variant that has the fewest
 
 // Up to so many of an expert's pairs, which go through its weights together.
 struct alignas(32) Tile {
@@ -83,13 +81,14 @@ struct ExpertItems {
   int top_k = 1;
   int64_t panel_bytes = 0;
   int panels = 0;
+  int block_panels = 0;
   int blocks = 0;  // along the weight's rows
   int outputs = 0;
 
   __device__ int items() const { return table->count * blocks; }
   __device__ Item item(int index) const {
     const Tile tile = table->tiles[index / blocks];
-    const int panel = index % blocks * kBlockPanels;
+    const int panel = index % blocks * block_panels;
     return {.panels = (gate_up ? tile.gate_up : tile.down) + panel * panel_bytes,
             .panel_count = panels - panel,
             .factor = gate_up ? tile.gate_up_factor : tile.down_factor,
@@ -103,11 +102,11 @@ struct ExpertItems {
   __device__ float row_weight(int position) const { return weights[pairs[position]]; }
 };
 
-template <bool gate_up, int kTokens>
+template <bool gate_up, int kGroups, int kHeight, int kTokens, int kStages, int kNarrowest>
 void multiply(cudaStream_t stream, const ExpertsParams& p) {
   constexpr auto kFormat = WeightFormat::mxfp4;
   constexpr auto kOutput = gate_up ? Output::swiglu : Output::f32;
-  constexpr int kStages = kTokens == 128 ? 6 : 9;
+  using Form = many_rows::Form<kFormat, kOutput, kGroups, kHeight, kTokens, kStages, kNarrowest>;
   const int64_t cols = gate_up ? p.hidden : p.width;
   const int64_t rows = gate_up ? 2 * p.width : p.hidden;
   const ExpertItems<gate_up> items{.table = reinterpret_cast<const TileTable*>(p.tiles),
@@ -116,7 +115,8 @@ void multiply(cudaStream_t stream, const ExpertsParams& p) {
                                    .top_k = static_cast<int>(p.top_k),
                                    .panel_bytes = panel_bytes(kFormat, cols),
                                    .panels = static_cast<int>(panels(rows)),
-                                   .blocks = static_cast<int>((panels(rows) + kBlockPanels - 1) / kBlockPanels),
+                                   .block_panels = Form::kPanels,
+                                   .blocks = static_cast<int>((panels(rows) + Form::kPanels - 1) / Form::kPanels),
                                    .outputs = static_cast<int>(gate_up ? p.width : p.hidden)};
   const many_rows::Shape shape{.x = gate_up ? p.x : p.inner,
                                .x_stride = cols,
@@ -127,17 +127,17 @@ void multiply(cudaStream_t stream, const ExpertsParams& p) {
                                .y = gate_up ? static_cast<void*>(p.inner) : p.outer,
                                .y_stride = gate_up ? p.width : p.hidden,
                                .wide_stores = true};
-  many_rows::launch<kFormat, kOutput, kHeight, kTokens, kStages>(stream, items, shape, p.most * p.top_k * items.blocks);
+  many_rows::launch<Form>(stream, items, shape, p.most * p.top_k * items.blocks);
 }
 
-template <int kTokens>
+template <int kGroups, int kHeight, int kTokens, int kStages, int kNarrowest>
 void multiply_routed(cudaStream_t stream, const ExpertsParams& p) {
   static_assert(kTokens >= kLeastTokens);
   make_tiles<<<1, 1024, 0, stream>>>(p.lists, p.routed, static_cast<int>(p.experts), kTokens,
                                      reinterpret_cast<TileTable*>(p.tiles));
   GANNET_CUDA_LAUNCHED();
-  multiply<true, kTokens>(stream, p);
-  multiply<false, kTokens>(stream, p);
+  multiply<true, kGroups, kHeight, kTokens, kStages, kNarrowest>(stream, p);
+  multiply<false, kGroups, kHeight, kTokens, kStages, kNarrowest>(stream, p);
 }
 
 void multiply_shared(cudaStream_t stream, const ExpertsParams& p) {
@@ -159,8 +159,8 @@ void multiply_shared(cudaStream_t stream, const ExpertsParams& p) {
                               .y = p.shared,
                               .y_stride = p.hidden},
                    .output = Output::f32};
-  many_rows::multiply_fp8(stream, gate_up, choose_block(gate_up));
-  many_rows::multiply_fp8(stream, down, choose_block(down));
+  many_rows::multiply_fp8(stream, gate_up, choose_tokens(gate_up));
+  many_rows::multiply_fp8(stream, down, choose_tokens(down));
 }
 
 }  // namespace
@@ -173,12 +173,15 @@ int64_t expert_tile_words(int64_t most, int64_t top_k, int64_t experts) {
 void experts_many_rows(cudaStream_t stream, const ExpertsParams& params) {
   if (params.most == 0) return;
   if (params.top_k > 0 && params.experts > 0) {
-    // Half the room of a tile stays free on average where an expert has fewer pairs than it holds.
-    const bool many = params.most * params.top_k > 48 * params.experts;
-    if (many) {
-      multiply_routed<128>(stream, params);
+    // As measured: where experts have few pairs, a stage's weights count, so that higher and narrower blocks are
+    // faster.
+    const int64_t average = params.most * params.top_k / params.experts;
+    if (average > 48) {
+      multiply_routed<2, 2, 128, 6, 64>(stream, params);
+    } else if (average > 20) {
+      multiply_routed<2, 2, 64, 9, 16>(stream, params);
     } else {
-      multiply_routed<64>(stream, params);
+      multiply_routed<3, 2, 32, 7, 16>(stream, params);
     }
   }
   multiply_shared(stream, params);

@@ -55,25 +55,25 @@ CUtensorMap map_weight(const PackedMatrix& weight, int64_t bytes, int block_pane
   return encode(CU_TENSOR_MAP_DATA_TYPE_FLOAT64, 2, weight.data, sizes, &stride, box, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
-// The block with which the slowest multiprocessor ends first. Times are measured, in units of 10 ns: for 64 columns of
-// an item, and for what each item needs beside.
-Block choose_block(const Dense& dense) {
+// With which the slowest multiprocessor ends first. Times are measured, in units of 10 ns: for 64 columns of an item,
+// and for what each item needs beside.
+int choose_tokens(const Dense& dense) {
   struct Cost {
-    Block block;
+    int tokens;
     int64_t step, beside;
   };
-  constexpr Cost kCosts[] = {{{1, 256}, 72, 400}, {{2, 128}, 80, 400}, {{1, 128}, 48, 250}, {{1, 64}, 38, 200}};
+  constexpr Cost kCosts[] = {{256, 72, 400}, {128, 48, 250}, {64, 38, 200}};
+  constexpr int64_t kBlockRows = 128;
   const LinearParams& p = dense.params;
   const auto time = [&](const Cost& cost) {
-    const int64_t height = 128 * cost.block.height;
-    const int64_t blocks = p.groups * ((p.weight.rows / p.groups + height - 1) / height);
-    const int64_t items = (p.most + cost.block.tokens - 1) / cost.block.tokens * blocks;
+    const int64_t blocks = p.groups * ((p.weight.rows / p.groups + kBlockRows - 1) / kBlockRows);
+    const int64_t items = (p.most + cost.tokens - 1) / cost.tokens * blocks;
     const int64_t rounds = (items + multiprocessors() - 1) / multiprocessors();
     return rounds * (cost.step * tiles(p.weight.cols) + cost.beside);
   };
   return std::min_element(std::begin(kCosts), std::end(kCosts),
                           [&](const Cost& a, const Cost& b) { return time(a) < time(b); })
-      ->block;
+      ->tokens;
 }
 
 }  // namespace many_rows
@@ -85,14 +85,14 @@ void linear_many_rows(cudaStream_t stream, const LinearParams& params) {
                         : params.output == LinearOutput::bf16 ? Output::bf16
                                                               : Output::q8;
   const many_rows::Dense dense{.params = params, .output = output};
-  const many_rows::Block block = choose_block(dense);
+  const int tokens = choose_tokens(dense);
   switch (params.weight.format) {
     case WeightFormat::fp8:
-      return multiply_fp8(stream, dense, block);
+      return multiply_fp8(stream, dense, tokens);
     case WeightFormat::mxfp4:
-      return multiply_mxfp4(stream, dense, block);
+      return multiply_mxfp4(stream, dense, tokens);
     case WeightFormat::bf16:
-      return multiply_bf16(stream, dense, block);
+      return multiply_bf16(stream, dense, tokens);
     case WeightFormat::f32:
       break;
   }

@@ -19,17 +19,13 @@ struct Dense {
   float limit = 0;
 };
 
-// A block's share: 128 * height rows of the weight, that many tokens.
-struct Block {
-  int height = 1;
-  int tokens = 128;
-};
-Block choose_block(const Dense& dense);
+// Tokens of a block's share, by 128 rows of the weight: 64, 128 or 256.
+int choose_tokens(const Dense& dense);
 
 // One for each format, in files of their own.
-void multiply_fp8(cudaStream_t stream, const Dense& dense, const Block& block);
-void multiply_mxfp4(cudaStream_t stream, const Dense& dense, const Block& block);
-void multiply_bf16(cudaStream_t stream, const Dense& dense, const Block& block);
+void multiply_fp8(cudaStream_t stream, const Dense& dense, int tokens);
+void multiply_mxfp4(cudaStream_t stream, const Dense& dense, int tokens);
+void multiply_bf16(cudaStream_t stream, const Dense& dense, int tokens);
 
 // x as (column of the group, group, row) in boxes of 64 columns of `tokens` rows.
 CUtensorMap map_input(const LinearParams& params, int tokens);
@@ -72,19 +68,18 @@ struct DenseItems {
   __device__ float row_weight(int) const { return 1; }
 };
 
-template <WeightFormat format, Output output, int kHeight, int kTokens, int kStages>
+template <class F>
 void multiply_dense(cudaStream_t stream, const Dense& dense) {
   constexpr int kBandBlocks = 10;
   const LinearParams& p = dense.params;
-  const int halves = output == Output::swiglu ? 2 : 1;
-  constexpr int kBlockPanels = kMultipliers * kHeight * 4;
-  DenseItems items{.input = map_input(p, kTokens),
-                   .codes = map_weight(p.weight, tile_bytes(format), kBlockPanels),
-                   .scales = map_weight(p.weight, std::max(kScaleGroupBytes<format>, 16), kBlockPanels),
+  const int halves = F::output == Output::swiglu ? 2 : 1;
+  DenseItems items{.input = map_input(p, F::kTokens),
+                   .codes = map_weight(p.weight, F::kTileBytes, F::kPanels),
+                   .scales = map_weight(p.weight, std::max(F::kScaleBytes, 16), F::kPanels),
                    .count = p.count};
   items.factor = std::ldexp(1.0F, p.weight.exponent);
-  items.block_panels = kBlockPanels;
-  items.tokens = kTokens;
+  items.block_panels = F::kPanels;
+  items.tokens = F::kTokens;
   items.panel_outputs = static_cast<int>(kPanelRows) / halves;
   items.group_panels = static_cast<int>(panels(p.weight.rows / p.groups));
   items.group_blocks = (items.group_panels + items.block_panels - 1) / items.block_panels;
@@ -93,7 +88,7 @@ void multiply_dense(cudaStream_t stream, const Dense& dense) {
   const int bands = (items.blocks + kBandBlocks - 1) / kBandBlocks;
   items.band = (items.blocks + bands - 1) / bands;
 
-  const int64_t wide = output == Output::f32 ? 4 : 8;
+  const int64_t wide = F::output == Output::f32 ? 4 : 8;
   const Shape shape{.x = p.x,
                     .x_stride = p.x_stride,
                     .cols = static_cast<int>(p.weight.cols),
@@ -102,17 +97,16 @@ void multiply_dense(cudaStream_t stream, const Dense& dense) {
                     .y = p.y,
                     .y_stride = p.y_stride,
                     .wide_stores = p.y_stride % wide == 0 && reinterpret_cast<uintptr_t>(p.y) % 16 == 0};
-  const int64_t most_items = (p.most + kTokens - 1) / kTokens * items.blocks;
-  launch<format, output, kHeight, kTokens, kStages>(stream, items, shape, most_items);
+  const int64_t most_items = (p.most + F::kTokens - 1) / F::kTokens * items.blocks;
+  launch<F>(stream, items, shape, most_items);
 }
 
 template <WeightFormat format, Output output>
-void multiply_blocks(cudaStream_t stream, const Dense& dense, const Block& block) {
-  constexpr bool kWide = format == WeightFormat::bf16;
-  if (block.tokens == 256) return multiply_dense<format, output, 1, 256, 4 - kWide>(stream, dense);
-  if (block.height == 2) return multiply_dense<format, output, 2, 128, kWide ? 3 : 5>(stream, dense);
-  if (block.tokens == 128) return multiply_dense<format, output, 1, 128, kWide ? 5 : 7>(stream, dense);
-  return multiply_dense<format, output, 1, 64, kWide ? 7 : 10>(stream, dense);
+void multiply_blocks(cudaStream_t stream, const Dense& dense, int tokens) {
+  constexpr int kWide = format == WeightFormat::bf16 ? 1 : 0;
+  if (tokens == 256) return multiply_dense<Form<format, output, 2, 1, 256, 4 - kWide>>(stream, dense);
+  if (tokens == 128) return multiply_dense<Form<format, output, 2, 1, 128, 7 - 2 * kWide>>(stream, dense);
+  return multiply_dense<Form<format, output, 2, 1, 64, 10 - 3 * kWide>>(stream, dense);
 }
 
 }  // namespace gannet::ops::cuda::many_rows

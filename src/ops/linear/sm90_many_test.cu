@@ -9,13 +9,12 @@
 namespace gannet::ops::cuda::test {
 namespace {
 
-using many_rows::Block;
 using many_rows::Dense;
 using many_rows::Output;
 using ops::test::Random;
 using ops::test::TestWeight;
 
-constexpr Block kBlocks[] = {{2, 128}, {1, 256}, {1, 128}, {1, 64}};
+constexpr int kBlocks[] = {64, 128, 256};  // tokens of a block
 constexpr WeightFormat kFormats[] = {WeightFormat::fp8, WeightFormat::mxfp4, WeightFormat::bf16};
 
 struct Case {
@@ -80,7 +79,7 @@ class Product {
 
   // All of y, that which nobody writes too.
   template <class T>
-  std::vector<T> run(Output output, const Block& block) const {
+  std::vector<T> run(Output output, int block) const {
     Array<T> y(case_.most * y_stride());
     const Dense d = dense(output, y.get());
     switch (case_.format) {
@@ -173,8 +172,8 @@ TEST(CudaLinearMany, MatchesTheFormulaInDouble) {
     const Product product(c, random);
     const std::vector<float> sums = product.run<float>(Output::f32, kBlocks[0]);
     product.expect_sums(sums);
-    for (const Block& block : kBlocks) {
-      SCOPED_TRACE(std::to_string(block.height) + " x " + std::to_string(block.tokens));
+    for (const int block : kBlocks) {
+      SCOPED_TRACE("blocks of " + std::to_string(block));
       expect_same_values(product.run<float>(Output::f32, block), sums);
       const auto rounded = to_float(to_bf16(sums));
       expect_same_values(to_float(product.run<__nv_bfloat16>(Output::bf16, block)), rounded);
@@ -190,7 +189,7 @@ TEST(CudaLinearMany, NoRows) {
   Random random(2);
   for (const WeightFormat format : kFormats) {
     const Product product({format, 64, 64, 1, 128, 0}, random);
-    for (const Block& block : kBlocks) product.run<float>(Output::f32, block);
+    for (const int block : kBlocks) product.run<float>(Output::f32, block);
   }
 }
 
@@ -200,7 +199,7 @@ TEST(CudaLinearMany, ARowDoesNotDependOnTheOthers) {
     const Case c{format, 320, 672, 1, 280, 280};
     Product product(c, random);
     std::vector<std::vector<float>> all;
-    for (const Block& block : kBlocks) {
+    for (const int block : kBlocks) {
       all.push_back(product.run<float>(Output::f32, block));
       for (int i = 0; i < 30; ++i) ASSERT_TRUE(same_bits(product.run<float>(Output::f32, block), all.back()));
     }
@@ -260,12 +259,11 @@ TEST(Benchmark, LinearMany) {
                                 .y_stride = shape.outputs},
                      .output = shape.output};
       };
-      const Block best = choose_block(dense(0));
-      for (const Block& block : kBlocks) {
-        const bool chosen = block.height == best.height && block.tokens == best.tokens;
-        const std::string name = std::string(shape.name) + ", " + std::to_string(rows) + " rows, " +
-                                 std::to_string(128 * block.height) + "x" + std::to_string(block.tokens) +
-                                 (chosen ? " *" : "");
+      const int best = choose_tokens(dense(0));
+      for (const int block : kBlocks) {
+        const bool chosen = block == best;
+        const std::string name = std::string(shape.name) + ", " + std::to_string(rows) + " rows, " + "blocks of " +
+                                 std::to_string(block) + (chosen ? " *" : "");
         const double time = time_launch(
             [&](cudaStream_t stream, int i) {
               if (shape.format == WeightFormat::fp8) {
