@@ -35,7 +35,11 @@ struct StreamShape {
   static constexpr int weight_bytes = panels * (panel_codes + panel_scales);
   // 16 bytes more than the columns, so that the eight rows that a warp loads lie in different banks.
   static constexpr int row_bytes = tiles * 128 + 16;
-  static constexpr int stage_rows(int rows) { return rows < 8 ? rows : (rows + 7) / 8 * 8; }
+  static constexpr int stage_rows(int rows) {
+    int tiles = 1;
+    while (tiles * 8 < rows) tiles *= 2;
+    return rows < 8 ? rows : tiles * 8;
+  }
   static constexpr int stage_bytes(int rows) { return weight_bytes + stage_rows(rows) * row_bytes; }
   // Partial sums: [split][8 rows][partial_stride]; the stride spreads a warp's sums over all banks.
   static constexpr int partial_stride = outputs + 4;
