@@ -82,6 +82,12 @@ class Checks:
         self.report(name, good, f"{len(rows)} rows, error median {np.median(error):.4f}, largest {error.max():.4f} standard "
                     f"deviations; same choice in {same.mean():.1%}, in {same[clear].mean() if clear.any() else 1:.1%} of {clear.sum()} clear ones")
 
+    def graphs(self, ids):
+        """With --trace kernels are launched one by one, without it as graphs: the same bits."""
+        _, graphs = self.logits("cuda", ids)
+        _, launches = self.logits("cuda", ids, "--trace", self.folder / "trace.safetensors")
+        self.report("graphs and plain launches", np.array_equal(graphs, launches), f"{len(ids)} rows, the same bits")
+
     def greedy(self, prompt):
         answers = {self.run("generate", self.model, "--prompt", prompt, "--temperature", 0, "--max-tokens", 64,
                             "--device", "cuda") for _ in range(2)}
@@ -104,6 +110,7 @@ def main():
     checks.compare("replay in chunks", ids, "--swa-bounded-replay", "--chunk", 200)
     checks.compare("replay behind a hit", ids, "--swa-bounded-replay", "--prefix", 512)
     checks.compare("hit, decoded 20", ids[:700], "--swa-bounded-replay", "--prefix", 512, "--decode", 20)
+    checks.graphs(ids[:300])
     for prompt in ("Once upon a time", "The capital of France is", "12 + 7 ="):
         checks.greedy(prompt)
     sys.exit(1 if checks.failures else 0)

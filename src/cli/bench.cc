@@ -39,7 +39,7 @@ const char* variant(Simd simd) {
 std::vector<Simd> variants(const ops::Benchmark& benchmark) {
   std::vector<Simd> result;
   if (benchmark.operations <= kReferenceOperations) result.push_back(Simd::none);
-  for (const Simd simd : {Simd::avx2, Simd::avx512}) {
+  for (const Simd simd : {Simd::avx2, Simd::avx512, Simd::avx512_bf16}) {
     if (simd <= detect_simd()) result.push_back(simd);
   }
   return result;

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/cuda.h"
 #include "base/device.h"
 #include "base/log_context.h"
 #include "base/version.h"
@@ -105,13 +106,15 @@ void print_plan(const server::ModelFacts& facts, const EngineOptions& engine, co
   fmt::print(stderr, "  model       {}: {} layers, hidden size {}, {} experts of which {} work on a token\n",
              facts.directory.string(), config.num_hidden_layers, config.hidden_size, config.n_routed_experts,
              config.num_experts_per_tok);
-  fmt::print(stderr, "  weights     {}, mapped\n", bytes_text(static_cast<double>(facts.weight_bytes)));
+  fmt::print(stderr, "  weights     {}, {}\n", bytes_text(static_cast<double>(facts.weight_bytes)),
+             engine.cuda ? "to be packed into the GPU's memory" : "mapped");
   fmt::print(stderr, "  KV cache    {:g} bytes a token of context ({} for a full one), {} of window a request\n",
              facts.kv_bytes_per_token, bytes_text(facts.kv_bytes_per_token * static_cast<double>(context)),
              bytes_text(static_cast<double>(facts.window_bytes)));
   fmt::print(stderr, "  context     {} tokens, prompt and answer together; bounded replay {}\n", context,
              engine.swa_bounded_replay ? "on" : "off");
   fmt::print(stderr, "  prefixes    {}\n", prefix_text(engine, config));
+  if (engine.cuda) fmt::print(stderr, "  GPU         {}\n", cuda_support().usable);
   fmt::print(stderr, "  processor   {} threads, {}\n", threads, name_of(detect_simd()));
   fmt::print(stderr, "  thinking    {} unless a request says otherwise\n", thinking);
 }
