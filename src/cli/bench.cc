@@ -72,13 +72,13 @@ std::string as_table(const std::vector<Measured>& results, double read, int64_t 
       "Every call takes other weights out of 1 GiB; GB/s counts them once. us, GB/s, read (part of reading alone) and\n"
       "GFLOP/s are of the median call, best of the fastest; calls that were preempted do not count unless quiet is < "
       "5.\n\n"
-      "{:<13} {:<10} {:<23} {:>5} {:>9} {:>7} {:>6} {:>9} {:>10} {:>6}\n",
+      "{:<13} {:<11} {:<23} {:>5} {:>9} {:>7} {:>6} {:>9} {:>10} {:>6}\n",
       processor_name(), threads, read / 1e9, "kernel", "variant", "shape", "rows", "us", "GB/s", "read", "GFLOP/s",
       "best GB/s", "quiet");
   for (const Measured& m : results) {
     const double speed = giga_bytes(m, m.time.median);
     fmt::format_to(std::back_inserter(text),
-                   "{:<13} {:<10} {:<23} {:>5} {:>9.0f} {:>7.2f} {:>5.0f}% {:>9.1f} {:>10.2f} {:>6}\n",
+                   "{:<13} {:<11} {:<23} {:>5} {:>9.0f} {:>7.2f} {:>5.0f}% {:>9.1f} {:>10.2f} {:>6}\n",
                    m.benchmark.kernel, variant(m.simd), m.benchmark.shape, m.benchmark.rows, m.time.median * 1e6, speed,
                    100 * speed * 1e9 / read, giga_operations(m), giga_bytes(m, m.time.best), m.time.quiet_calls);
   }
