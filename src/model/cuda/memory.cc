@@ -14,21 +14,21 @@ constexpr int64_t kChunk = int64_t{64} << 20;
 
 }  // namespace
 
-DeviceBuffer::DeviceBuffer(int64_t bytes) : bytes_(bytes) {
-  if (bytes > 0) GANNET_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&data_), static_cast<size_t>(bytes)));
+template <MemoryPlace place>
+CudaBuffer<place>::CudaBuffer(int64_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  auto** const data = reinterpret_cast<void**>(&data_);
+  const auto size = static_cast<size_t>(bytes);
+  GANNET_CUDA_CHECK(place == MemoryPlace::device ? cudaMalloc(data, size) : cudaMallocHost(data, size));
 }
 
-DeviceBuffer::~DeviceBuffer() {
-  cudaFree(data_);
+template <MemoryPlace place>
+CudaBuffer<place>::~CudaBuffer() {
+  place == MemoryPlace::device ? cudaFree(data_) : cudaFreeHost(data_);
 }
 
-PinnedBuffer::PinnedBuffer(int64_t bytes) : bytes_(bytes) {
-  if (bytes > 0) GANNET_CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&data_), static_cast<size_t>(bytes)));
-}
-
-PinnedBuffer::~PinnedBuffer() {
-  cudaFreeHost(data_);
-}
+template class CudaBuffer<MemoryPlace::device>;
+template class CudaBuffer<MemoryPlace::pinned>;
 
 std::byte* DeviceArena::bytes_of(int64_t bytes) {
   const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;

@@ -7,15 +7,21 @@
 
 namespace gannet {
 
-// Memory of the current CUDA device, given back with the object.
-class DeviceBuffer {
+enum class MemoryPlace {
+  device,  // of the current CUDA device
+  pinned,  // of the host, which the device reads and writes without the processor's help
+};
+
+// Memory that is given back with the object.
+template <MemoryPlace place>
+class CudaBuffer {
  public:
-  DeviceBuffer() = default;
-  explicit DeviceBuffer(int64_t bytes);
-  ~DeviceBuffer();
-  DeviceBuffer(DeviceBuffer&& other) noexcept
+  CudaBuffer() = default;
+  explicit CudaBuffer(int64_t bytes);
+  ~CudaBuffer();
+  CudaBuffer(CudaBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+  CudaBuffer& operator=(CudaBuffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     return *this;
@@ -29,27 +35,8 @@ class DeviceBuffer {
   int64_t bytes_ = 0;
 };
 
-// Host memory that the device reads and writes without the processor's help.
-class PinnedBuffer {
- public:
-  PinnedBuffer() = default;
-  explicit PinnedBuffer(int64_t bytes);
-  ~PinnedBuffer();
-  PinnedBuffer(PinnedBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-
-  std::byte* data() const { return data_; }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  std::byte* data_ = nullptr;
-  int64_t bytes_ = 0;
-};
+using DeviceBuffer = CudaBuffer<MemoryPlace::device>;
+using PinnedBuffer = CudaBuffer<MemoryPlace::pinned>;
 
 // All device memory of one purpose, taken in large chunks: counts what it gives out, and frees it at once.
 class DeviceArena {
