@@ -6,6 +6,8 @@
 #include <tl/expected.hpp>
 #include <utility>
 
+#include "base/check.h"
+
 namespace gannet {
 
 // What went wrong, seen from the person who can mend it. The command line turns it into an exit status, the server
@@ -37,13 +39,7 @@ tl::unexpected<Error> failed(fmt::format_string<Args...> format, Args&&... args)
   return tl::unexpected(Error{ErrorKind::failed, fmt::format(format, std::forward<Args>(args)...)});
 }
 
-// Invariant of our own code, never of input: prints where and why, then aborts.
-[[noreturn]] void fail_check(const char* condition, const char* file, int line);
-
 }  // namespace gannet
-
-#define GANNET_CHECK(condition) \
-  (static_cast<bool>(condition) ? void(0) : ::gannet::fail_check(#condition, __FILE__, __LINE__))
 
 #define GANNET_CONCAT_INNER(a, b) a##b
 #define GANNET_CONCAT(a, b) GANNET_CONCAT_INNER(a, b)
