@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "ops/attention/sm90_variants.h"
+#include "ops/cuda/launch.cuh"
 
 namespace gannet::ops::cuda {
 namespace {

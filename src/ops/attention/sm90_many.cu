@@ -5,8 +5,8 @@
 #include "base/check.h"
 #include "ops/attention/sm90_keys.cuh"
 #include "ops/attention/sm90_variants.h"
-#include "ops/attention/wgmma.cuh"
-#include "ops/cuda/check.h"
+#include "ops/attention/sm90_wgmma.cuh"
+#include "ops/cuda/launch.cuh"
 
 // A block works for 64 heads of one row after the other, 64 keys at a time. Eight warps load packed keys and decode
 // them into one of two tiles, which serves as both operands: keys of the scores and values of the weighted sum. Two
@@ -112,14 +112,14 @@ __device__ void load_next_queries(const AttentionParams& p, int64_t row, Shared&
   constexpr int kRounds = 4;  // producers have few registers
   QueryLoader<kRounds> queries(p, row, thread);
   queries.load(0);
-  sync_threads<kProducerBarrier, kProducers>();  // the angles are there
-  wait(&shared.q_empty, (rows_done - 1) % 2);
+  sync_threads(kProducerBarrier, kProducers);  // the angles are there
+  wait_barrier(&shared.q_empty, (rows_done - 1) % 2);
 #pragma unroll 1
   for (int round = 0; round < kRounds; ++round) {
     queries.store(round, shared, shared.angles[rows_done % kAngles]);
     queries.load(min(round + 1, kRounds - 1));
   }
-  publish_shared();
+  fence_async_proxy();
   __syncwarp();
   if (thread % 32 == 0) arrive(&shared.q_full);
 }
@@ -133,13 +133,13 @@ __device__ void produce_tiles(const AttentionParams& p, const RowKeys& keys, int
   const int first = chunk_offset(0, first_chunk(lane)), second = first ^ 16;
   for (int tile = begin; tile < end; ++tile, ++ring.tiles) {
     const uint32_t buffer = ring.buffer();
-    wait(&shared.key_empty[buffer], ring.parity() ^ 1);
+    wait_barrier(&shared.key_empty[buffer], ring.parity() ^ 1);
     std::byte* rows = shared.keys[buffer] + warp * kWarpKeys * 128;
     tiles.decode(tile, [&](int i, const uint4(&chunks)[2]) {
       *reinterpret_cast<uint4*>(rows + i * 128 + (first ^ i * 16)) = chunks[0];
       *reinterpret_cast<uint4*>(rows + i * 128 + (second ^ i * 16)) = chunks[1];
     });
-    publish_shared();
+    fence_async_proxy();
     __syncwarp();
     if (lane == 0) arrive(&shared.key_full[buffer]);
   }
@@ -215,7 +215,7 @@ __device__ float2 softmax_step(Shared& shared, const Consumer& me, float (&score
     top[h] = largest_of_quad(top[h]);
     if (me.lane % 4 == 0) shared.top[me.group][me.head + 8 * h] = top[h];
   }
-  sync_threads<kConsumerBarrier, kConsumers>();
+  sync_threads(kConsumerBarrier, kConsumers);
   float shrink[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -247,25 +247,25 @@ __device__ void scale_sums(Sums& sums, float2 factors) {
 // Scores of the group's 32 keys of a tile.
 __device__ void start_scores(const Shared& shared, const Consumer& me, uint32_t buffer, float (&scores)[16]) {
   const uint32_t q = shared_address(shared.q), keys = shared_address(shared.keys[buffer]) + me.group * 32 * 128;
-  const uint64_t a = operand_along_columns(q), b = operand_along_columns(keys);
+  const uint64_t a = swizzled_operand(q), b = swizzled_operand(keys);
   pin_registers(scores);
-  begin_wgmma();
+  products_begin();
 #pragma unroll
   for (int step = 0; step < kHeadDim / 16; ++step) {
     const uint64_t offset = (step / 4 * kBlockBytes + step % 4 * 32) >> 4;
     wgmma_64x32<false>(scores, a + offset, b + offset, step > 0);
   }
-  commit_wgmma();
+  products_commit();
 }
 
 // Adds the tile's weighted keys in the group's 256 channels.
 __device__ void start_sums(const Shared& shared, const Consumer& me, uint32_t buffer, Sums& sums) {
   const uint32_t values = shared_address(shared.keys[buffer]) + me.group * 4 * kBlockBytes;
-  const uint64_t a = operand_along_columns(shared_address(shared.weights));
-  const uint64_t b = operand_along_rows(values, kBlockBytes);
+  const uint64_t a = swizzled_operand(shared_address(shared.weights));
+  const uint64_t b = swizzled_operand(values, kBlockBytes);
   pin_registers(sums[0]);
   pin_registers(sums[1]);
-  begin_wgmma();
+  products_begin();
 #pragma unroll
   for (int step = 0; step < kTile / 16; ++step) {
 #pragma unroll
@@ -273,7 +273,7 @@ __device__ void start_sums(const Shared& shared, const Consumer& me, uint32_t bu
       wgmma_64x128<true>(sums[half], a + (step * 32 >> 4), b + ((step * 16 * 128 + half * 2 * kBlockBytes) >> 4), true);
     }
   }
-  commit_wgmma();
+  products_commit();
 }
 
 // Rotates back 4 blocks of 8 channels from `pair` on. A lane holds channels t and t + 4 of each, its neighbour t ^ 1
@@ -402,7 +402,7 @@ __device__ void finish_row(const AttentionParams& p, int64_t row, Shared& shared
     total[h] = sum_of_quad(softmax.total[h]);
     if (me.lane % 4 == 0) shared.total[me.group][me.head + 8 * h] = total[h];
   }
-  sync_threads<kConsumerBarrier, kConsumers>();
+  sync_threads(kConsumerBarrier, kConsumers);
 #pragma unroll
   for (int h = 0; h < 2; ++h) total[h] = shared.total[0][me.head + 8 * h] + shared.total[1][me.head + 8 * h];
   if constexpr (splits > 1) {
@@ -428,10 +428,10 @@ __device__ void load_first_queries(const AttentionParams& p, int64_t row, Shared
   QueryLoader<1> queries(p, row, thread);
   queries.load(0);
   if (thread < 32) set_angles(p, row, shared.angles[0], thread);
-  sync_threads<kConsumerBarrier, kConsumers>();
+  sync_threads(kConsumerBarrier, kConsumers);
   queries.store(0, shared, shared.angles[0]);
-  publish_shared();
-  sync_threads<kConsumerBarrier, kConsumers>();
+  fence_async_proxy();
+  sync_threads(kConsumerBarrier, kConsumers);
 }
 
 template <int splits>
@@ -451,22 +451,22 @@ __device__ void consume(const AttentionParams& p, Shared& shared, int first_row,
     Sums sums;
 #pragma unroll
     for (int i = 0; i < 128; ++i) sums[i / 64][i % 64] = 0;
-    if (rows_done > 0) wait(&shared.q_full, (rows_done - 1) % 2);
+    if (rows_done > 0) wait_barrier(&shared.q_full, (rows_done - 1) % 2);
     if (begin >= end && me.lane == 0) arrive(&shared.q_empty);
     for (int tile = begin; tile < end; ++tile, ++ring.tiles) {
       const uint32_t buffer = ring.buffer();
-      wait(&shared.key_full[buffer], ring.parity());
+      wait_barrier(&shared.key_full[buffer], ring.parity());
       float scores[16] = {};
       start_scores(shared, me, buffer, scores);
-      wait_wgmma<0>();
+      products_wait<0>();
       pin_registers(scores);
       if (tile + 1 == end && me.lane == 0) arrive(&shared.q_empty);
       const float2 shrink = softmax_step(shared, me, scores, keys.tile_keys(tile), softmax);
       if (__any_sync(~0U, shrink.x != 1 || shrink.y != 1)) scale_sums(sums, shrink);
-      publish_shared();
-      sync_threads<kConsumerBarrier, kConsumers>();
+      fence_async_proxy();
+      sync_threads(kConsumerBarrier, kConsumers);
       start_sums(shared, me, buffer, sums);
-      wait_wgmma<0>();
+      products_wait<0>();
       pin_registers(sums[0]);
       pin_registers(sums[1]);
       if (me.lane == 0) arrive(&shared.key_empty[buffer]);
@@ -489,7 +489,7 @@ __global__ void __launch_bounds__(kThreads, 1) attention_many_kernel(const __gri
       init_barrier(&shared.key_full[i], kProducerWarps);
       init_barrier(&shared.key_empty[i], kConsumers / 32);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
+    fence_barrier_init();
   }
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
@@ -529,7 +529,7 @@ void attention_many(cudaStream_t stream, const AttentionParams& p, int splits) {
   if (splits == 2) {
     launch<2>(stream, p, 2 * p.rows.most);
   } else {
-    launch<1>(stream, p, std::min(p.rows.most, kMultiprocessors));
+    launch<1>(stream, p, std::min<int64_t>(p.rows.most, kMultiprocessors));
   }
 }
 

@@ -4,8 +4,6 @@
 
 namespace gannet::ops::cuda {
 
-inline constexpr int64_t kMultiprocessors = 132;
-
 // Tiles of 16 heads; the keys of a row are spread over the `splits` (1, 2, 4, 8 or 16) blocks of a cluster.
 void attention_few(cudaStream_t stream, const AttentionParams& params, int splits);
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-// Bulk copies to shared memory that complete on barriers there, and launches that overlap with the one before.
+// Barriers in shared memory, and the bulk copies that complete on them.
 namespace gannet::ops::cuda {
 
 __device__ inline uint32_t shared_address(const void* shared) {
@@ -105,16 +105,6 @@ __device__ inline void copy_bulk(void* shared, const void* global, uint32_t byte
 // Barrier `number` (not 0) of the first `threads` threads that come to it.
 __device__ inline void sync_threads(int number, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(number), "r"(threads) : "memory");
-}
-
-// The launch before this one, which may still run, has ended and its writes are seen. Before it only memory that no
-// launch of the step writes may be read: weights.
-__device__ inline void wait_for_previous_launch() {
-  asm volatile("griddepcontrol.wait;\n" ::: "memory");
-}
-// The next launch may begin on multiprocessors with room.
-__device__ inline void allow_next_launch() {
-  asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
 }
 
 }  // namespace gannet::ops::cuda

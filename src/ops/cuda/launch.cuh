@@ -2,42 +2,54 @@
 
 #include <cuda_runtime_api.h>
 
+#include <utility>
+
 #include "ops/cuda/check.h"
 
-// Launches that overlap with the kernel in front of them in the stream: the grid may start as soon as every block of
-// that kernel has called allow_next() or ended, prepares itself, and calls wait_for_previous() before it touches
-// anything that an earlier kernel writes. Every thread calls it, also those that then have nothing to do: what follows
-// in the stream relies on all that came before having ended.
+// Launches that begin while the kernel in front of them in the stream still runs (programmatic dependent launch), also
+// within a graph: a grid may start when every block in front of it has called allow_next_launch() or ended.
+//
+// In front of wait_for_previous_launch() a kernel prepares itself and reads weights, which no launch of a pass writes:
+// nothing that an earlier launch writes, or may still read and this one writes. At least one thread of every block
+// waits on every path, also where the block then has nothing to do: what follows in the stream, however it is launched,
+// relies on all that came before having ended when this kernel has.
 namespace gannet::ops::cuda {
 
-__device__ inline void allow_next() {
-  cudaTriggerProgrammaticLaunchCompletion();
+// Of an H200. On a card with another number, grids are less well filled.
+inline constexpr int kMultiprocessors = 132;
+
+// The launch in front, and all before it, have ended and their writes are seen.
+__device__ inline void wait_for_previous_launch() {
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
 }
-__device__ inline void wait_for_previous() {
-  cudaGridDependencySynchronize();
+// The next launch may begin on multiprocessors with room.
+__device__ inline void allow_next_launch() {
+  asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
 }
 
 struct LaunchShape {
-  dim3 grid, block;
+  dim3 grid;
+  unsigned threads = 0;
   size_t shared_bytes = 0;
   unsigned cluster = 1;  // blocks in x
 };
 
-template <class... Params, class... Args>
-void launch_early(cudaStream_t stream, const LaunchShape& shape, void (*kernel)(Params...), const Args&... args) {
+template <class... Parameters, class... Arguments>
+void launch_overlapping(cudaStream_t stream, void (*kernel)(Parameters...), const LaunchShape& shape,
+                        Arguments&&... arguments) {
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
   attributes[1].val.clusterDim = {shape.cluster, 1, 1};
-  cudaLaunchConfig_t config{};
+  cudaLaunchConfig_t config = {};
   config.gridDim = shape.grid;
-  config.blockDim = shape.block;
+  config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = shape.cluster > 1 ? 2 : 1;
-  GANNET_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, Params(args)...));
+  GANNET_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
 }
 
 }  // namespace gannet::ops::cuda

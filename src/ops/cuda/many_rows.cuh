@@ -7,7 +7,7 @@
 
 #include "ops/cuda/fragment.cuh"
 #include "ops/cuda/packed_matrix.h"
-#include "ops/cuda/quantize.cuh"
+#include "ops/cuda/vectors.cuh"
 #include "ops/cuda/wgmma.cuh"
 
 // The kernel behind linear_many_rows and experts_many_rows: y^T = W x^T, so that the weight is the operand that the
@@ -99,7 +99,9 @@ struct Layout {
   uint64_t empty[F::kStages];
 };
 
-// A place in the ring of stages.
+// A place in the ring of stages. `full` ends a phase when the stage's bytes are there (one arrival announces those of
+// tensor maps; of other copies each of the 128 threads' arrives for itself), `empty` when each multiplying warp has
+// released it; each phase of one needs the one before of the other, so that one bit of parity tells them apart.
 template <int kStages>
 struct Ring {
   int stage = 0;
@@ -187,11 +189,13 @@ __device__ __forceinline__ void multiply_item(float (&d)[F::kHeight][F::kTokens 
 
   const auto panel = [&](int h) { return (warpgroup * kHeight + h) * 4 + warp; };
   const auto wait_for_stage = [&] {
-    barrier_wait(&memory.full[ring.stage], ring.parity);
+    wait_barrier(&memory.full[ring.stage], ring.parity);
     if constexpr (!kTensorMaps) fence_async_proxy();
   };
+  // Always behind a wait for the stage's products. These have taken what every lane of the warp had decoded, so that
+  // its loads too have ended, and lane 0 may speak for all.
   const auto release = [&](int stage) {
-    if (lane == 0) barrier_arrive(&memory.empty[stage]);
+    if (lane == 0) arrive(&memory.empty[stage]);
   };
   const auto load = [&]<int half>() {
 #pragma unroll
@@ -214,7 +218,7 @@ __device__ __forceinline__ void multiply_item(float (&d)[F::kHeight][F::kTokens 
     for (int h = 0; h < kHeight; ++h) packed[h].template decode<half>(scales[h].words.x, a[buffer][h]);
   };
   const auto multiply = [&](int buffer, int first_step) {
-    const uint64_t b = swizzled_tile(memory.tokens[ring.stage]) + 2 * first_step;
+    const uint64_t b = swizzled_operand(shared_address(memory.tokens[ring.stage])) + 2 * first_step;
     products_begin();
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
@@ -244,10 +248,7 @@ __device__ __forceinline__ void multiply_item(float (&d)[F::kHeight][F::kTokens 
   products_wait<0>();
   release(previous_stage);
 #pragma unroll
-  for (int h = 0; h < kHeight; ++h) {
-#pragma unroll
-    for (int i = 0; i < F::kTokens / 2; ++i) asm volatile("" : "+f"(d[h][i])::"memory");
-  }
+  for (int h = 0; h < kHeight; ++h) pin_registers(d[h]);
 }
 
 // The narrowest product that holds the item's tokens, from n on.
@@ -268,11 +269,6 @@ __device__ inline float swiglu(float gate, float up, float limit) {
   return __fdividef(a, 1.0F + __expf(-a)) * fminf(fmaxf(up, -limit), limit);
 }
 
-__device__ inline uint32_t bf16_pair(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&pair);
-}
-
 __device__ inline void store_four(float* to, float4 v, int room, bool wide) {
   if (wide && room >= 4) {
     *reinterpret_cast<float4*>(to) = v;
@@ -286,8 +282,8 @@ __device__ inline void store_four(float* to, float4 v, int room, bool wide) {
 
 __device__ inline void store_eight(__nv_bfloat16* to, const float (&v)[8], int room, bool wide) {
   if (wide && room >= 8) {
-    *reinterpret_cast<uint4*>(to) =
-        make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
+    *reinterpret_cast<uint4*>(to) = make_uint4(pack_channels(v[0], v[1]), pack_channels(v[2], v[3]),
+                                               pack_channels(v[4], v[5]), pack_channels(v[6], v[7]));
     return;
   }
 #pragma unroll
@@ -444,9 +440,9 @@ __device__ __forceinline__ void bring_boxes(Layout<F>& memory, const Source& sou
       const int stage = ring.stage;
       uint64_t* full = &memory.full[stage];
       const bool with_scales = F::kScaleBytes > 0 && k % 4 == 0;
-      barrier_wait(&memory.empty[stage], ring.parity ^ 1);
-      barrier_arrive_expecting(
-          full, F::kTokens * 128 + F::kPanels * F::kTileBytes + (with_scales ? F::kPanels * F::kScaleBytes : 0));
+      wait_barrier(&memory.empty[stage], ring.parity ^ 1);
+      arrive_expecting(full,
+                       F::kTokens * 128 + F::kPanels * F::kTileBytes + (with_scales ? F::kPanels * F::kScaleBytes : 0));
       copy_box(memory.tokens[stage], &source.input, k * static_cast<int>(kTileCols), item.group, item.first, full);
       copy_box(memory.weights[stage], &source.codes, k * F::kTileBytes / 8, item.panel, full);
       if (with_scales) {
@@ -495,7 +491,7 @@ __device__ __forceinline__ void bring_rows(Layout<F>& memory, const Source& sour
     }
 
     for (int k = 0; k < shape.k_tiles; ++k, ring.advance()) {
-      barrier_wait(&memory.empty[ring.stage], ring.parity ^ 1);
+      wait_barrier(&memory.empty[ring.stage], ring.parity ^ 1);
 #pragma unroll
       for (int i = 0; i < kWeightCopies; ++i) {
         copy_async_16(memory.weights[ring.stage] + (thread + 128 * i) * 16, codes[i]);
@@ -515,7 +511,7 @@ __device__ __forceinline__ void bring_rows(Layout<F>& memory, const Source& sour
         copy_async_16(to + i * 2048, reinterpret_cast<const uint4*>(x) + offsets[i], inside && i < rows);
       }
       x += kTileCols;
-      barrier_arrive_after_copies(&memory.full[ring.stage]);
+      arrive_after_copies(&memory.full[ring.stage]);
     }
   }
   wait_copies<0>();
@@ -528,10 +524,10 @@ __global__ void __launch_bounds__(F::kThreads, 1)
   auto& memory = *reinterpret_cast<Layout<F>*>(raw_memory + (1024 - shared_address(raw_memory) % 1024) % 1024);
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < F::kStages; ++stage) {
-      barrier_init(&memory.full[stage], Source::kTensorMaps ? 1 : 128);
-      barrier_init(&memory.empty[stage], F::kGroups * 4);
+      init_barrier(&memory.full[stage], Source::kTensorMaps ? 1 : 128);
+      init_barrier(&memory.empty[stage], F::kGroups * 4);
     }
-    barrier_init_done();
+    fence_barrier_init();
   }
   __syncthreads();
   if (threadIdx.x >= F::kGroups * 128) {

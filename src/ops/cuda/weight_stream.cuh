@@ -15,6 +15,14 @@
 // they have summed is added up in a fixed order.
 namespace gannet::ops::cuda {
 
+inline constexpr int kMostStages = 8;
+
+// Shared memory that each of `resident` blocks of a multiprocessor can have.
+constexpr size_t shared_of_block(int resident) {
+  constexpr size_t kOfMultiprocessor = 228 * 1024, kReservedOfBlock = 1024;
+  return (kOfMultiprocessor / resident - kReservedOfBlock) / 16 * 16;
+}
+
 // How a block works: `panels` panels at a time, `warp_panels` of them to a product warp, `tiles` tiles to a stage.
 template <WeightFormat format_, int panels_, int warp_panels_, int tiles_, int product_warps_>
 struct StreamShape {
@@ -57,6 +65,14 @@ struct StreamTask {
   int first_tile = 0, end_tile = 0;
 };
 
+// Stages in turn. The order of what happens to one:
+//  - The copying warps wait for `empty`. Every lane does so itself before it copies anything.
+//  - `full` has 33 arrivals: the weight warp's, which announces the bytes before any lane copies them, and one of each
+//    lane of the row warp when its copies are there. The product warps' lanes all wait for it.
+//  - `empty` has one arrival of each product warp. __syncwarp puts the reads of all its lanes before lane 0's arrival,
+//    which releases them to whoever waits. (Tools that follow each thread's own arrivals report a race here.)
+// Neither barrier can be a phase ahead: each phase of `full` needs the one of `empty` before it, which needs all
+// product warps to have seen the last phase of `full`; so one bit of parity tells the phases apart.
 struct StreamRing {
   uint64_t* full = nullptr;   // [stages]
   uint64_t* empty = nullptr;  // [stages]

@@ -4,47 +4,11 @@
 
 #include <cstdint>
 
-// What Hopper adds: matrix products of a warpgroup, barriers in shared memory, and the bulk copies that arrive on them.
+#include "ops/cuda/bulk_copy.cuh"
+
+// What Hopper adds: matrix products of a warpgroup, the boxes of tensor maps, and registers that warpgroups pass on.
 namespace gannet::ops::cuda {
 
-__device__ inline uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
-// ---- barriers ----
-
-__device__ inline void barrier_init(uint64_t* barrier, uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
-}
-__device__ inline void barrier_init_done() {
-  asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
-}
-__device__ inline void barrier_arrive(uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(shared_address(barrier)) : "memory");
-}
-// Arrives and lets the phase end only after `bytes` more bytes of bulk copies.
-__device__ inline void barrier_arrive_expecting(uint64_t* barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(shared_address(barrier)), "r"(bytes)
-               : "memory");
-}
-// Arrives, when the copies of copy_async_16 that this thread has begun are there.
-__device__ inline void barrier_arrive_after_copies(uint64_t* barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];\n" ::"r"(shared_address(barrier)) : "memory");
-}
-// Until the phase with this parity has ended.
-__device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra ready;\n"
-      "bra again;\n"
-      "ready:\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
-}
 // Threads of one warpgroup only; 0 is __syncthreads'.
 __device__ inline void sync_warpgroup(int barrier) {
   asm volatile("bar.sync %0, 128;\n" ::"r"(barrier) : "memory");
@@ -85,23 +49,32 @@ __device__ inline void take_registers() {
 
 // ---- products ----
 
-// Rows of 64 bf16 (128 bytes), 16-byte chunk c of row r at place c ^ (r % 8); `tile` aligned to 1024 bytes. Adding 2
-// to the descriptor goes 16 columns on.
-__device__ inline uint64_t swizzled_tile(const void* tile) {
+// An operand in shared memory: rows of 64 bf16 (128 bytes), 16-byte chunk c of row r at place c ^ (r % 8); its address
+// a multiple of 1024. Adding 2 to the descriptor goes 16 columns on. `leading_bytes` counts where a product takes the
+// operand transposed: then it is the distance of its blocks of 64 columns.
+__device__ inline uint64_t swizzled_operand(uint32_t address, uint32_t leading_bytes = 16) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
   constexpr uint64_t kEightRows = uint64_t{1024 >> 4} << 32;
-  return kSwizzle128 | kEightRows | uint64_t{1} << 16 | (shared_address(tile) & 0x3ffffU) >> 4;
+  return kSwizzle128 | kEightRows | uint64_t{leading_bytes >> 4} << 16 | (address & 0x3ffffU) >> 4;
 }
 
+// In front of a group of products, whose operands in registers and whose d nobody touches before the wait.
 __device__ inline void products_begin() {
   asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
 __device__ inline void products_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
 }
+// Until no more than `pending` groups are under way.
 template <int pending>
 __device__ inline void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(pending) : "memory");
+}
+// Keeps the compiler from moving uses of d over what begins and ends its products.
+template <int n>
+__device__ inline void pin_registers(float (&d)[n]) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 // d = a b + (add ? d : 0), asynchronously: 64 rows of weights x 16 columns by 16 columns x n tokens. The warp's a is as
@@ -110,6 +83,16 @@ template <int n>
 __device__ void multiply_add(float* d, const uint32_t* a, uint64_t b, int add);
 
 // clang-format off
+template <>
+__device__ __forceinline__ void multiply_add<8>(float* d, const uint32_t* a, uint64_t b, int add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %9, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3}, "
+      "{%4, %5, %6, %7}, %8, p, 1, 1, 0;\n}\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
 template <>
 __device__ __forceinline__ void multiply_add<16>(float* d, const uint32_t* a, uint64_t b, int add) {
   asm volatile(

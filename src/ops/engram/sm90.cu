@@ -156,8 +156,8 @@ __device__ float add_gated(float h, float gate, float value) {
 
 // A block for each stream of each row.
 __global__ __launch_bounds__(kMaxThreads) void gate_kernel(EngramGateParams p) {
-  allow_next();
-  wait_for_previous();
+  allow_next_launch();
+  wait_for_previous_launch();
   const int64_t row = blockIdx.x / kStreams, j = blockIdx.x % kStreams;
   if (row >= *p.count) return;
   const int64_t kv_row = p.batch_rows == nullptr ? row : p.batch_rows[row];
@@ -213,7 +213,7 @@ void engram_gate(cudaStream_t stream, const EngramGateParams& p) {
   GANNET_CHECK(p.hidden % kVectorChannels == 0 && p.hidden <= kVectorChannels * kVectors * kMaxThreads);
   const int64_t threads = (p.hidden / kVectorChannels + kVectors - 1) / kVectors;
   const auto warps = static_cast<unsigned>((threads + 31) / 32);
-  launch_early(stream, {.grid = static_cast<unsigned>(p.most * kStreams), .block = warps * 32}, gate_kernel, p);
+  launch_overlapping(stream, gate_kernel, {.grid = static_cast<unsigned>(p.most * kStreams), .threads = warps * 32}, p);
 }
 
 }  // namespace gannet::ops::cuda

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/quantize.cuh"
 #include "ops/cuda/weight_stream.cuh"
 #include "ops/experts/sm90.h"
@@ -12,10 +12,7 @@
 namespace gannet::ops::cuda {
 namespace {
 
-constexpr int kMultiprocessors = 132;
-constexpr int kResident = 2;  // blocks on a multiprocessor
-constexpr size_t kSharedOfMultiprocessor = 228 * 1024, kReservedOfBlock = 1024;
-constexpr int kMostStages = 8;
+constexpr int kResident = 2;   // blocks on a multiprocessor
 constexpr int kMostRows = 16;  // at a time
 
 enum class Phase { gate_up, down };
@@ -236,7 +233,7 @@ Side side_of(int64_t rows, int64_t cols, const __nv_bfloat16* x, void* y, int64_
 template <Phase phase, class Routed, class Shared, int most_row_tiles>
 void launch_phase(cudaStream_t stream, const ExpertsParams& params, FewExperts few) {
   const auto kernel = multiply_experts<phase, Routed, Shared, most_row_tiles>;
-  constexpr size_t kShared = (kSharedOfMultiprocessor / kResident - kReservedOfBlock) / 16 * 16;
+  constexpr size_t kShared = shared_of_block(kResident);
   static const bool ready = [&] {
     GANNET_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared));
     return true;

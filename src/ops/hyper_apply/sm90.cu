@@ -98,7 +98,7 @@ __device__ float cluster_sum(cg::cluster_group& cluster, float value) {
 // A cluster for each row.
 template <Source source, int vectors>
 __global__ __launch_bounds__(kMaxThreads) void apply_kernel(HyperApplyParams p, int block_vectors) {
-  allow_next();
+  allow_next_launch();
   cg::cluster_group cluster = cg::this_cluster();
   const int64_t row = blockIdx.x / cluster.num_blocks();
   // Of few rows, those beyond the count are read too: that costs less than waiting for the count.
@@ -116,7 +116,7 @@ __global__ __launch_bounds__(kMaxThreads) void apply_kernel(HyperApplyParams p, 
       if (slice.has(v)) norm[v] = load_vector(p.norm + slice.at(v) * kVectorChannels);
     }
   }
-  wait_for_previous();
+  wait_for_previous_launch();
   const int64_t count = *p.count;
   if (!kFew && row >= count) return;
 #pragma unroll
@@ -170,11 +170,11 @@ int cluster_blocks(int64_t most, int64_t row_vectors) {
 template <Source source, int vectors>
 void launch(cudaStream_t stream, const HyperApplyParams& p, int cluster, int block_vectors) {
   const int threads = ((block_vectors + vectors - 1) / vectors + 31) / 32 * 32;
-  launch_early(stream,
-               {.grid = static_cast<unsigned>(p.most * cluster),
-                .block = static_cast<unsigned>(threads),
-                .cluster = static_cast<unsigned>(cluster)},
-               apply_kernel<source, vectors>, p, block_vectors);
+  launch_overlapping(stream, apply_kernel<source, vectors>,
+                     {.grid = static_cast<unsigned>(p.most * cluster),
+                      .threads = static_cast<unsigned>(threads),
+                      .cluster = static_cast<unsigned>(cluster)},
+                     p, block_vectors);
 }
 
 template <Source source>

@@ -1,3 +1,4 @@
+#include "ops/cuda/bulk_copy.cuh"
 #include "ops/cuda/check.h"
 #include "ops/hyper_apply/sm90_row.cuh"
 
@@ -18,39 +19,11 @@ __host__ __device__ int64_t stage_bytes(int64_t hidden) {
 }
 static_assert(sizeof(Coefficients) <= 128);
 
-__device__ uint32_t shared_address(const void* at) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
-}
-__device__ void start_barrier(uint64_t* barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n" ::"r"(shared_address(barrier)));
-}
-__device__ void expect_bytes(uint64_t* barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(shared_address(barrier)), "r"(bytes)
-               : "memory");
-}
-__device__ void wait_barrier(uint64_t* barrier, uint32_t parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
-}
-__device__ void copy_bulk(void* shared, const void* global, uint32_t bytes, uint64_t* barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(
-                   shared_address(shared)),
-               "l"(global), "r"(bytes), "r"(shared_address(barrier))
-               : "memory");
-}
-
 __device__ void fetch_row(const HyperApplyParams& p, int64_t row, unsigned char* stage, uint64_t* barrier) {
   const auto channel_bytes = static_cast<uint32_t>(p.hidden * int64_t{sizeof(__nv_bfloat16)});
   constexpr uint32_t kFour = kStreams * sizeof(float);
   auto* coefficients = reinterpret_cast<Coefficients*>(stage + int64_t{kStreams + 1} * channel_bytes);
-  expect_bytes(barrier, (kStreams + 1) * channel_bytes + sizeof(Coefficients));
+  arrive_expecting(barrier, (kStreams + 1) * channel_bytes + sizeof(Coefficients));
   copy_bulk(stage, p.streams + row * kStreams * p.hidden, kStreams * channel_bytes, barrier);
   copy_bulk(stage + int64_t{kStreams} * channel_bytes, p.y + row * p.hidden, channel_bytes, barrier);
   copy_bulk(coefficients->post, p.post + row * kStreams, kFour, barrier);
@@ -67,8 +40,8 @@ __global__ __launch_bounds__(kMaxThreads, 2) void many_kernel(HyperApplyParams p
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int64_t stage_size = stage_bytes(p.hidden);
   if (thread == 0) {
-    for (uint64_t& barrier : full) start_barrier(&barrier);
-    asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
+    for (uint64_t& barrier : full) init_barrier(&barrier, 1);
+    fence_barrier_init();
     for (int s = 0; s < kStages; ++s) {
       const int64_t row = blockIdx.x + int64_t{s} * gridDim.x;
       if (row < count) fetch_row(p, row, memory + s * stage_size, &full[s]);

@@ -178,7 +178,7 @@ __global__ __launch_bounds__(kWarps * 32, 2) void dots_kernel(HyperMixParams p, 
   // Few rows are all read: that costs less than waiting for the count.
   const bool few = p.most <= kFewRows;
   __shared__ float shared[kWarps][kWarpRows][kSums];
-  if (few) allow_next();
+  if (few) allow_next_launch();
   const int64_t count = few ? p.most : *p.count;
   const int64_t block_row = int64_t{blockIdx.x} * row_warps * kWarpRows;
   if (block_row >= count) return;
@@ -209,7 +209,7 @@ __global__ __launch_bounds__(kWarps * 32, 2) void dots_kernel(HyperMixParams p, 
     chunk = next;
   }
 
-  if (!few) allow_next();
+  if (!few) allow_next_launch();
   float* partial = p.partial + blockIdx.y * p.most * kSums;
   if (column_warps == 1) {
     const int64_t left = count - first_row;
@@ -297,7 +297,7 @@ __global__ __launch_bounds__(kWarps * 32) void coefficients_kernel(HyperMixParam
   const float base = lane < kDots ? p.base[lane] : 0;
   const float scale = p.scale[lane < kStreams ? 0 : lane < 2 * kStreams ? 1 : 2];
 
-  wait_for_previous();
+  wait_for_previous_launch();
   if (block_row >= count) return;
   float sum = 0;
   if (row < count && lane <= kSquares) {
@@ -346,8 +346,9 @@ void launch_dots(cudaStream_t stream, const HyperMixParams& p, const Shape& s, i
 template <int row_warps>
 void launch_coefficients(cudaStream_t stream, const HyperMixParams& p, int64_t splits) {
   constexpr int64_t kBlockRows = kWarps / row_warps;
-  launch_early(stream, {.grid = static_cast<unsigned>((p.most + kBlockRows - 1) / kBlockRows), .block = kWarps * 32},
-               coefficients_kernel<row_warps>, p, static_cast<int>(splits));
+  launch_overlapping(stream, coefficients_kernel<row_warps>,
+                     {.grid = static_cast<unsigned>((p.most + kBlockRows - 1) / kBlockRows), .threads = kWarps * 32}, p,
+                     static_cast<int>(splits));
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include "ops/cuda/bulk_copy.cuh"
 #include "ops/cuda/check.h"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/ordered.cuh"
 #include "ops/index_scores/sm90_block.cuh"
 #include "ops/index_scores/sm90_kernels.h"

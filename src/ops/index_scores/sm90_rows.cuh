@@ -88,7 +88,7 @@ struct RowBlock {
       const int h = thread / 32 + i * (kRowThreads / 32);
       if (h < heads) store_query<heads>(shared.queries, h, own.q[i], shared.angles, thread % 32);
     }
-    asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+    fence_async_proxy();
     __syncthreads();
   }
 

@@ -7,12 +7,12 @@
 #include "ops/cuda/bulk_copy.cuh"
 #include "ops/cuda/check.h"
 #include "ops/cuda/fragment.cuh"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/ordered.cuh"
 #include "ops/cuda/quantize.cuh"
 #include "ops/cuda/rope.cuh"
+#include "ops/cuda/wgmma.cuh"
 #include "ops/index_scores/sm90_kernels.h"
-#include "ops/index_scores/sm90_wgmma.cuh"
 
 // Scores of keys for the heads of one row, or of a tile of a sequence's rows.
 //
@@ -208,32 +208,32 @@ __device__ inline float2 rotation(const SelectArguments& a, int row, int i) {
 }
 
 // The products of 64 keys with `columns` heads from `queries`, 128 columns in an instruction; waits for those of chunk
-// c before use(c, d), which gets wgmma_64's layout.
+// c before use(c, d), which gets multiply_add's layout.
 template <int columns, class Use>
 __device__ inline void multiply(const uint32_t (&key)[2][16], const char* queries, const Use& use) {
   constexpr int kChunk = columns < 128 ? columns : 128;
   constexpr int kChunks = columns / kChunk;
-  const auto base = static_cast<uint32_t>(__cvta_generic_to_shared(queries));
+  const auto base = shared_address(queries);
   float d[kChunks][kChunk / 2];
-  wgmma_fence();
+  products_begin();
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
 #pragma unroll
     for (int s = 0; s < 8; ++s) {
       const uint32_t left[4] = {key[0][2 * s], key[1][2 * s], key[0][2 * s + 1], key[1][2 * s + 1]};
       const uint32_t right = base + s / 4 * (columns * 128) + c * (kChunk * 128) + s % 4 * 32;
-      wgmma_64(d[c], left, matrix_descriptor(right), s > 0);
+      multiply_add<kChunk>(d[c], left, swizzled_operand(right), s > 0);
     }
-    wgmma_commit();
+    products_commit();
   }
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
     if (c + 1 < kChunks) {
-      wgmma_wait<1>();
+      products_wait<1>();
     } else {
-      wgmma_wait<0>();
+      products_wait<0>();
     }
-    pin(d[c]);
+    pin_registers(d[c]);
     use(c, d[c]);
   }
 }

@@ -85,7 +85,7 @@ struct TileBlock {
       }
       store_query<Shared::kColumns>(shared.queries, column, q, shared.angles[r], lane);
     }
-    asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+    fence_async_proxy();
     __syncthreads();
   }
 

@@ -2,9 +2,9 @@
 
 #include "base/check.h"
 #include "ops/cuda/check.h"
-#include "ops/cuda/quantize.cuh"
 #include "ops/cuda/record_address.cuh"
 #include "ops/cuda/rope.cuh"
+#include "ops/cuda/vectors.cuh"
 
 namespace gannet::ops::cuda {
 namespace {
@@ -35,14 +35,10 @@ __device__ float largest_of(float value, int lanes) {
   for (int step = 1; step < lanes; step *= 2) value = fmaxf(value, __shfl_xor_sync(~0U, value, step));
   return value;
 }
-__device__ float sum_of_warp(float value) {
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0U, value, step);
-  return value;
-}
 // Once in a kernel.
 __device__ float sum_of_block(float value) {
   __shared__ float sums[kWarps];
-  value = sum_of_warp(value);
+  value = warp_sum(value);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
   __syncthreads();
   float sum = 0;
@@ -223,7 +219,7 @@ __global__ void __launch_bounds__(kThreads) insert_keys_kernel(InsertKeysParams 
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int c = lane * kChannels;
   float4 v = load4(p.projected + row * kIndexDim + c);
-  v = normalised(v, inverse_rms(sum_of_warp(sum_of_squares(v)), kIndexDim, p.norm_eps), p.norm + c);
+  v = normalised(v, inverse_rms(warp_sum(sum_of_squares(v)), kIndexDim, p.norm_eps), p.norm + c);
   const int64_t group = position / p.ratio;
   rotate(v, c, kIndexDim, group * p.ratio, p.frequencies);
   const uint32_t scale = power_of_two_scale(fmaxf(largest_of(largest(v), 8), 6 * 0x1p-126F), 1.0F / 6.0F);

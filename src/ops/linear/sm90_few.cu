@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/quantize.cuh"
 #include "ops/cuda/weight_stream.cuh"
 #include "ops/linear/sm90.h"
@@ -10,9 +10,6 @@
 namespace gannet::ops::cuda {
 namespace {
 
-constexpr int kMultiprocessors = 132;
-constexpr size_t kSharedOfMultiprocessor = 228 * 1024, kReservedOfBlock = 1024;
-constexpr int kMostStages = 8;
 constexpr int64_t kMostSplits = 8;  // blocks of a cluster
 
 struct Few {
@@ -235,7 +232,7 @@ Plan plan_launch(const LinearParams& params, int resident) {
 template <class Shape, int most_row_tiles, int resident>
 void launch(cudaStream_t stream, const LinearParams& params, int splits) {
   const auto kernel = multiply_few_rows<Shape, most_row_tiles, resident>;
-  constexpr size_t kShared = (kSharedOfMultiprocessor / resident - kReservedOfBlock) / 16 * 16;
+  constexpr size_t kShared = shared_of_block(resident);
   static const bool ready = [&] {
     GANNET_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared));
     return true;

@@ -2,7 +2,8 @@
 
 #include "base/check.h"
 #include "ops/cuda/bulk_copy.cuh"
-#include "ops/cuda/launch.h"
+#include "ops/cuda/launch.cuh"
+#include "ops/cuda/ordered.cuh"
 #include "ops/linear/sm90.h"
 #include "ops/router/sm90.h"
 
@@ -28,12 +29,6 @@ struct Route {
 // log(1 + e^x) without overflow; the identity above 20.
 __device__ float softplus(float x) {
   return x > 20.0F ? x : log1pf(expf(x));
-}
-
-// Rises with the number; 0 is below every number, and -0 equals 0.
-__device__ uint32_t ordered(float value) {
-  const uint32_t bits = __float_as_uint(value + 0.0F);
-  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
 }
 
 constexpr int kPerLane = kMostExperts / 32;
