@@ -11,8 +11,8 @@
 #include "ops/embed/sm90.h"
 #include "ops/engram/sm90.h"
 #include "ops/experts/sm90.h"
-#include "ops/head/candidates_sm90.h"
 #include "ops/head/sm90.h"
+#include "ops/head/sm90_candidates.h"
 #include "ops/hyper_apply/sm90.h"
 #include "ops/hyper_mix/sm90.h"
 #include "ops/index_scores/sm90.h"
@@ -129,15 +129,13 @@ CudaWorkspace::CudaWorkspace(const Config& c, int64_t rows, bool measure) : aren
   heads = arena.get<__nv_bfloat16>(rows * c.num_attention_heads * kHeadDim);
   grouped = arena.get<__nv_bfloat16>(rows * c.o_groups * c.o_lora_rank);
   y = arena.get<__nv_bfloat16>(rows * c.hidden_size);
-  attention = arena.get<float>(ops::cuda::attention_scratch(rows, c.num_attention_heads));
   records = arena.get<std::byte>(c.num_hidden_layers * rows * q8_bytes(kHeadDim));
   entry_latent = arena.get<__nv_bfloat16>(rows * kHeadDim);
   key_projected = arena.get<float>(rows * kIndexDim);
 
   index_q = arena.get<float>(rows * c.index_n_heads * kIndexDim);
   index_weights = arena.get<float>(rows * c.index_n_heads);
-  index = arena.get<std::byte>(
-      ops::cuda::index_select_scratch(rows, c.index_n_heads, c.index_topk, c.candidate_topk_blocks));
+  index = arena.get<std::byte>(ops::cuda::index_select_scratch(rows, c.index_topk, c.candidate_topk_blocks));
   selected = arena.get<int32_t>(rows * c.index_topk);
   selected_counts = arena.get<int32_t>(rows);
   candidates = arena.get<int32_t>(rows * c.candidate_topk_blocks * c.candidate_block_size);
@@ -501,7 +499,6 @@ void CudaForward::attention(int64_t n) {
                                    .selected_stride = config_.index_topk,
                                    .sink = weights.sink,
                                    .frequencies = table,
-                                   .partial = work_.attention,
                                    .out = work_.heads});
   });
   linear("wo_a", work_.heads, weights.wo_a, LinearOutput::q8, work_.grouped, config_.o_groups);

@@ -72,7 +72,6 @@ struct CudaWorkspace {
   __nv_bfloat16* heads = nullptr;         // [rows, heads, 512]
   __nv_bfloat16* grouped = nullptr;       // [rows, o_groups * o_lora_rank]
   __nv_bfloat16* y = nullptr;             // [rows, hidden]
-  float* attention = nullptr;             // scratch
   std::byte* records = nullptr;           // [layers, rows] window records
   __nv_bfloat16* entry_latent = nullptr;  // [rows, 512]
   float* key_projected = nullptr;         // [rows, 128]

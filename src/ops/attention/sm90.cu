@@ -23,13 +23,10 @@ int splits_of_few(const AttentionParams& p) {
 
 }  // namespace
 
-int64_t attention_scratch(int64_t, int64_t) {
-  return 0;  // parts of a row are merged in shared memory
-}
-
 void attention(cudaStream_t stream, const AttentionParams& p) {
   if (p.rows.most == 0) return;
   GANNET_CHECK(p.window <= 128 && aligned(p.rings, p.ring_stride) && aligned(p.chunk, 0));
+  GANNET_CHECK(aligned(p.q, 0) && aligned(p.out, 0));
   GANNET_CHECK(p.selected == nullptr || aligned(p.entries.base, p.entries.block_stride));
   if (const int splits = splits_of_few(p); splits > 0) {
     attention_few(stream, p, splits);

@@ -13,7 +13,8 @@ namespace gannet::ops::cuda {
 // Attention of one layer ("MegaAttention", ops/attention/op.h): query RoPE, window and selected entries with the sink
 // in one softmax, inverse RoPE. Heads of 512 channels, any number of them. Window keys of this pass's own rows come
 // from `chunk`, older ones from the rings. Keys are decoded to bf16, which is exact. Few rows split their keys over
-// several blocks, whose results are merged in a fixed order.
+// several blocks, whose results are merged in a fixed order. q, out, chunk, rings and
+// entries, their strides too, are aligned to 16 bytes.
 struct AttentionParams {
   const __nv_bfloat16* q = nullptr;  // [most, heads, 512], the output of wq_b, not rotated
   Rows rows;
@@ -28,10 +29,8 @@ struct AttentionParams {
   int64_t selected_stride = 0;
   const float* sink = nullptr;         // [heads]
   const float* frequencies = nullptr;  // [32]
-  float* partial = nullptr;            // scratch: attention_scratch(most, heads) floats
   __nv_bfloat16* out = nullptr;        // [most, heads, 512]
 };
 void attention(cudaStream_t stream, const AttentionParams& params);
-int64_t attention_scratch(int64_t most, int64_t heads);
 
 }  // namespace gannet::ops::cuda

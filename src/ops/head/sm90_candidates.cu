@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "ops/cuda/check.h"
 #include "ops/cuda/vectors.cuh"
-#include "ops/head/candidates_sm90.h"
+#include "ops/head/sm90_candidates.h"
 
 // A cluster holds a row in registers, 64 logits in each thread. The 64th largest of all threads' largest logits bounds
 // the row's 64th largest from below, and only 64 threads hold anything above it: few logits are left to be ranked.

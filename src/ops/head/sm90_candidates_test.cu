@@ -4,7 +4,7 @@
 
 #include "ops/cuda/fill.cuh"
 #include "ops/cuda/testing.h"
-#include "ops/head/candidates_sm90.h"
+#include "ops/head/sm90_candidates.h"
 
 namespace gannet::ops::cuda::test {
 namespace {

@@ -5,12 +5,12 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "ops/cuda/launch.cuh"
 #include "ops/index_scores/sm90_kernels.h"
 
 namespace gannet::ops::cuda {
 namespace {
 
-constexpr int64_t kProcessors = 132;
 constexpr int64_t kTileRows = 8;
 // From this many rows on, neighbouring rows are likely to be of one sequence and worth a tile.
 constexpr int64_t kRowsForTiles = 16;
@@ -21,7 +21,7 @@ constexpr int64_t divided_up(int64_t a, int64_t b) {
 }
 // Blocks that share a row's, or a tile's, keys.
 int64_t stretches(int64_t rows) {
-  return std::max<int64_t>(1, kProcessors / std::max<int64_t>(1, rows));
+  return std::max<int64_t>(1, kMultiprocessors / std::max<int64_t>(1, rows));
 }
 int64_t most_stretches(int64_t most) {
   return most < kRowsForTiles ? stretches(most) : std::max(stretches(most), stretches(divided_up(most, kTileRows)));
@@ -83,7 +83,7 @@ void score_tiles(cudaStream_t stream, const SelectArguments& a, int tile_stretch
 
 }  // namespace
 
-int64_t index_select_scratch(int64_t most, int64_t /*heads*/, int64_t k, int64_t max_blocks) {
+int64_t index_select_scratch(int64_t most, int64_t k, int64_t max_blocks) {
   int64_t size = 0;
   for (int64_t rows = 1; rows <= most; ++rows) {
     if (most_stretches(rows) == 1) continue;
@@ -109,7 +109,7 @@ void index_select_with_scores(cudaStream_t stream, const IndexSelectParams& p, f
     a.block_shift = std::countr_zero(static_cast<uint64_t>(p.keys.block_records));
   }
   if (p.rows.most >= kRowsForTiles && !p.use_candidates) a.tile_rows = p.heads > 32 || p.make_candidates ? 4 : 8;
-  while (a.block_rows < 4 && p.rows.most > kProcessors * a.block_rows) a.block_rows *= 2;
+  while (a.block_rows < 4 && p.rows.most > kMultiprocessors * a.block_rows) a.block_rows *= 2;
 
   a.stretches = static_cast<int>(most_stretches(p.rows.most));
   if (a.stretches > 1) {

@@ -173,7 +173,7 @@ struct OnDevice {
         selected_counts(s.most),
         sequences(s.sequences),
         pool(s.pool),
-        scratch(index_select_scratch(s.most, s.shape.heads, s.shape.k, s.shape.max_blocks)) {
+        scratch(index_select_scratch(s.most, s.shape.k, s.shape.max_blocks)) {
     if (s.shape.use_candidates) {
       candidates.set(s.candidates);
       candidate_counts.set(s.candidate_counts);
@@ -358,6 +358,10 @@ TEST(IndexSelectSm90, RowsOfDifferentSequences) {
 TEST(IndexSelectSm90, RowsOfOneSequence) {
   expect_right(Selection(kReleased, {{1010, 37}}, 40, 7));
   expect_right(Selection(kReleased, {{6000, 16}}, 150, 8));
+  for (const int64_t rows : {24, 37}) {
+    expect_right(Selection(kReleased, {{3000, rows}}, rows, 46));
+    expect_right(Selection(making(kNano), {{3000, rows}}, rows, 47));
+  }
   expect_right(Selection(kNano, {{0, 300}}, 300, 9));
   expect_right(Selection(kHeads, {{40, 100}}, 128, 10));
   expect_right(Selection(kMany, {{500, 21}}, 21, 11));

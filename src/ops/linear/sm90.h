@@ -28,12 +28,13 @@ enum class LinearOutput {
 
 // y = x W^T with fp32 accumulation (ops/linear/op.h); x holds bf16 values, among them those of Q8. With groups the
 // weight's rows are cut into `groups` equal parts and x into as many runs of weight.cols columns: part g takes run g
-// (wo_a). A row's result depends neither on the other rows nor on their number, as long as `most` stays the same.
+// (wo_a). A row's result depends neither on the other rows nor on their number, as long as `most` stays the same. The
+// weight may be read while the launch in front still runs (ops/cuda/launch.cuh).
 struct LinearParams {
-  const __nv_bfloat16* x = nullptr;  // [most, groups * weight.cols], row r at x + r * x_stride; 16-byte aligned rows
+  const __nv_bfloat16* x = nullptr;  // [most, groups * weight.cols], row r at x + r * x_stride, aligned to 16 bytes
   int64_t x_stride = 0;              // in elements
   const int32_t* count = nullptr;    // [1]: rows that are real
-  int64_t most = 0;                  // chooses the kernel: few rows stream the weight once, many use wgmma
+  int64_t most = 0;                  // together with the weight chooses the kernel
   PackedMatrix weight;
   int64_t groups = 1;  // divides weight.rows into parts that are a multiple of 16 (of 32 for q8)
   LinearOutput output = LinearOutput::f32;
@@ -41,7 +42,8 @@ struct LinearParams {
   int64_t y_stride = 0;
 };
 void linear(cudaStream_t stream, const LinearParams& params);
-// The two kernels behind it. Few takes kFewRows at a time, and the whole weight for each of them.
+// The two kernels behind it; which is faster depends on the weight's rows too. Few takes kFewRows rows at a time and
+// streams the whole weight for each such block.
 inline constexpr int64_t kFewRows = 64;
 void linear_few_rows(cudaStream_t stream, const LinearParams& params);
 void linear_many_rows(cudaStream_t stream, const LinearParams& params);

@@ -113,7 +113,7 @@ TEST(CudaLinear, GivesTheReferencesResults) {
   uint32_t seed = 10;
   for (const WeightFormat format : kPackedFormats) {
     for (const LinearOutput output : {LinearOutput::f32, LinearOutput::bf16, LinearOutput::q8}) {
-      for (const int64_t most : {1, 3, 8, 9, 16, 17, 40, 64}) {
+      for (const int64_t most : {1, 3, 8, 9, 16, 17, 20, 24, 37, 40, 48, 60, 64}) {
         const Case c{.format = format, .rows = 96, .cols = 288, .most = most, .count = most, .output = output};
         SCOPED_TRACE(name(c));
         LinearTest(c, ++seed).check();
