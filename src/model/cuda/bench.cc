@@ -8,6 +8,8 @@
 #include "base/cuda.h"
 #include "base/cuda_error.h"
 #include "model/cuda/forward.h"
+#include "model/cuda/geometry.h"
+#include "model/cuda/memory_plan.h"
 #include "model/model_bench.h"
 #include "ops/cuda/check.h"
 #include "ops/cuda/read_bandwidth.h"

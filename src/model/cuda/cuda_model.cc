@@ -7,6 +7,8 @@
 #include "base/cuda.h"
 #include "base/cuda_error.h"
 #include "model/cuda/forward.h"
+#include "model/cuda/geometry.h"
+#include "model/cuda/memory_plan.h"
 
 namespace gannet {
 

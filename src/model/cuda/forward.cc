@@ -1,10 +1,10 @@
 #include "model/cuda/forward.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "base/quantize.h"
+#include "model/cuda/geometry.h"
+#include "model/cuda/memory_plan.h"
 #include "model/model.h"
 #include "ops/attention/sm90.h"
 #include "ops/cuda/check.h"
@@ -26,10 +26,6 @@ using ops::cuda::PackedMatrix;
 
 namespace {
 
-constexpr int64_t kHeadDim = 512;
-constexpr int64_t kIndexDim = 128;
-// Left free: modules, graphs, what the driver takes for itself.
-constexpr int64_t kReserve = int64_t{1} << 30;
 // Up to that many rows the coefficients of a site are computed beside its sublayer; with more they fill the GPU.
 constexpr int64_t kSideRows = 64;
 
@@ -55,118 +51,6 @@ std::vector<int64_t> ladder(int64_t max_rows) {
 }
 
 }  // namespace
-
-Status check_cuda_config(const Config& c) {
-  const auto refuse = [](const char* field, int64_t value, const char* right) {
-    return invalid_input("config.json's {} is {}; the GPU kernels are written for {}", field, value, right);
-  };
-  if (c.head_dim != kHeadDim) return refuse("head_dim", c.head_dim, "512");
-  if (c.qk_rope_head_dim != 64) return refuse("qk_rope_head_dim", c.qk_rope_head_dim, "64");
-  if (c.index_n_heads > 0 && c.index_head_dim != kIndexDim) return refuse("index_head_dim", c.index_head_dim, "128");
-  if (c.index_n_heads % 4 != 0 || c.index_n_heads > 64) {
-    return refuse("index_n_heads", c.index_n_heads, "a multiple of 4 up to 64");
-  }
-  if (c.index_topk > 512) return refuse("index_topk", c.index_topk, "at most 512");
-  if (c.candidate_topk_blocks > 2048) return refuse("candidate_topk_blocks", c.candidate_topk_blocks, "at most 2048");
-  if (c.hc_mult != 4) return refuse("hc_mult", c.hc_mult, "4 streams");
-  if (c.sliding_window > 128) return refuse("sliding_window", c.sliding_window, "at most 128");
-  if (c.num_experts_per_tok > 8) return refuse("num_experts_per_tok", c.num_experts_per_tok, "at most 8");
-  if (c.n_routed_experts > 512) return refuse("n_routed_experts", c.n_routed_experts, "at most 512");
-  for (const auto& [field, value] :
-       {std::pair{"hidden_size", c.hidden_size}, std::pair{"q_lora_rank", c.q_lora_rank},
-        std::pair{"moe_intermediate_size", c.moe_intermediate_size}, std::pair{"o_lora_rank", c.o_lora_rank}}) {
-    if (value % 32 != 0) return refuse(field, value, "multiples of 32");
-  }
-  const int64_t seam = plan_layers(c).seam;
-  for (const int64_t layer : c.engram_layer_ids) {
-    if (layer > seam) return refuse("engram_layer_ids", layer, "layers up to the last KV source");
-  }
-  return {};
-}
-
-CudaMemoryPlan plan_cuda_memory(const TensorSource& source, const BlockPool& pool, const CudaForwardOptions& options) {
-  const Config& config = source.config();
-  return {.weights = weight_bytes(source),
-          .cache = CudaCache(config, pool, options.max_sequences, options.max_tokens, true).device_bytes(),
-          .buffers = CudaWorkspace(config, options.max_rows, true).arena.bytes(),
-          .host_tables = table_bytes(source)};
-}
-
-std::string CudaMemoryPlan::text() const {
-  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p30; };
-  return fmt::format(
-      "weights {:.2f} GiB, cache and windows {:.2f} GiB, buffers {:.2f} GiB; Engram tables {:.2f} GiB of "
-      "pinned host memory",
-      gib(weights), gib(cache), gib(buffers), gib(host_tables));
-}
-
-Status check_fits(const CudaMemoryPlan& plan) {
-  size_t free = 0;
-  size_t total = 0;
-  GANNET_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  if (plan.gpu() + kReserve <= static_cast<int64_t>(free)) return {};
-  return failed(
-      "the GPU has {:.2f} GiB free and {:.2f} GiB are needed: {}, and {:.2f} GiB for graphs and the driver. "
-      "--kv-cache-tokens, --max-num-seqs, --max-num-batched-tokens and --max-model-len make it less",
-      static_cast<double>(free) / 0x1p30, static_cast<double>(plan.gpu() + kReserve) / 0x1p30, plan.text(),
-      static_cast<double>(kReserve) / 0x1p30);
-}
-
-CudaWorkspace::CudaWorkspace(const Config& c, int64_t rows, bool measure) : arena(measure) {
-  for (Activations* activations : {&all, &kept}) {
-    activations->streams = arena.get<__nv_bfloat16>(rows * 4 * c.hidden_size);
-    activations->pre = arena.get<float>(rows * 4);
-    activations->x = arena.get<__nv_bfloat16>(rows * c.hidden_size);
-    activations->operand = arena.get<__nv_bfloat16>(rows * c.hidden_size);
-  }
-  post = arena.get<float>(rows * 4);
-  mix = arena.get<float>(rows * 16);
-  partial = arena.get<float>(ops::cuda::hyper_mix_scratch(rows));
-
-  projected = arena.get<float>(rows * (std::max(c.q_lora_rank, kHeadDim) + kHeadDim));
-  latent = arena.get<__nv_bfloat16>(rows * c.q_lora_rank);
-  q = arena.get<__nv_bfloat16>(rows * c.num_attention_heads * kHeadDim);
-  heads = arena.get<__nv_bfloat16>(rows * c.num_attention_heads * kHeadDim);
-  grouped = arena.get<__nv_bfloat16>(rows * c.o_groups * c.o_lora_rank);
-  y = arena.get<__nv_bfloat16>(rows * c.hidden_size);
-  records = arena.get<std::byte>(c.num_hidden_layers * rows * q8_bytes(kHeadDim));
-  entry_latent = arena.get<__nv_bfloat16>(rows * kHeadDim);
-  key_projected = arena.get<float>(rows * kIndexDim);
-
-  index_q = arena.get<float>(rows * c.index_n_heads * kIndexDim);
-  index_weights = arena.get<float>(rows * c.index_n_heads);
-  index = arena.get<std::byte>(ops::cuda::index_select_scratch(rows, c.index_topk, c.candidate_topk_blocks));
-  selected = arena.get<int32_t>(rows * c.index_topk);
-  selected_counts = arena.get<int32_t>(rows);
-  candidates = arena.get<int32_t>(rows * c.candidate_topk_blocks * c.candidate_block_size);
-  candidate_counts = arena.get<int32_t>(rows);
-
-  const int64_t pairs = rows * c.num_experts_per_tok;
-  router_logits = arena.get<float>(rows * c.n_routed_experts);
-  lists = {.experts = arena.get<int32_t>(pairs),
-           .weights = arena.get<float>(pairs),
-           .pairs = arena.get<int32_t>(pairs),
-           .offsets = arena.get<int32_t>(c.n_routed_experts + 1),
-           .active = arena.get<int32_t>(c.n_routed_experts),
-           .active_count = arena.get<int32_t>(1)};
-  tiles = arena.get<int32_t>(ops::cuda::expert_tile_words(rows, c.num_experts_per_tok, c.n_routed_experts));
-  inner = arena.get<__nv_bfloat16>(pairs * c.moe_intermediate_size);
-  shared_inner = arena.get<__nv_bfloat16>(rows * c.moe_intermediate_size);
-  outer = arena.get<float>(pairs * c.hidden_size);
-  shared = arena.get<float>(rows * c.hidden_size);
-
-  const int64_t columns = (c.engram_max_ngram_size - 1) * c.engram_n_heads;
-  for (size_t e = 0; e < c.engram_layer_ids.size(); ++e) {
-    engram_rows.push_back(arena.get<__nv_bfloat16>(rows * columns * c.engram_head_dim));
-  }
-  if (!engram_rows.empty()) engram_kv = arena.get<float>(rows * 5 * c.hidden_size);
-
-  head_x = arena.get<__nv_bfloat16>(CudaBatch::kHeadRows * c.hidden_size);
-  logits = arena.get<float>(CudaBatch::kHeadRows * c.vocab_size);
-  candidate_logits = arena.get<float>(CudaBatch::kHeadRows * ops::cuda::kCandidates);
-  candidate_ids = arena.get<int32_t>(CudaBatch::kHeadRows * ops::cuda::kCandidates);
-  candidate_sums = arena.get<float>(2 * CudaBatch::kHeadRows);
-}
 
 CudaForward::CudaForward(const TensorSource& source, const BlockPool& pool, const CudaForwardOptions& options,
                          std::optional<EngramHash> hash, const std::function<void(int64_t, int64_t)>& progress)
@@ -722,110 +606,6 @@ void CudaForward::op(const char* name, const Cost& cost, const std::function<voi
   launch();
   GANNET_CUDA_CHECK(cudaEventRecord(timed.end, stream_));
   timed_->push_back(timed);
-}
-
-double CudaForward::microseconds(std::span<const TimedOp> ops) {
-  double sum = 0;
-  for (const TimedOp& timed : ops) {
-    float milliseconds = 0;
-    GANNET_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, timed.begin, timed.end));
-    cudaEventDestroy(timed.begin);
-    cudaEventDestroy(timed.end);
-    sum += milliseconds * 1e3;
-  }
-  return sum;
-}
-
-std::vector<CudaForward::OpTime> CudaForward::time_ops(const Batch& batch) {
-  // The stream stands still until the host is ahead: no op waits for its launch.
-  expected_experts_ = active_experts();
-  timed_.emplace();
-  GANNET_CUDA_CHECK(
-      cudaLaunchHostFunc(stream_, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }, nullptr));
-  run(batch, nullptr);
-  enqueue_head(batch, nullptr);
-  // What a pair of events takes with nothing between them.
-  constexpr int kEmptyOps = 16;
-  const size_t ops = timed_->size();
-  for (int i = 0; i < kEmptyOps; ++i) op("", {}, [] {});
-  GANNET_CUDA_CHECK(cudaStreamSynchronize(stream_));
-  const double empty = microseconds(std::span(*timed_).subspan(ops)) / kEmptyOps;
-  timed_->resize(ops);
-  std::vector<OpTime> times;
-  for (const TimedOp& timed : *timed_) {
-    const double elapsed = std::max(0.0, microseconds({&timed, 1}) - empty);
-    auto known = std::find_if(times.begin(), times.end(), [&](const OpTime& t) { return t.name == timed.name; });
-    if (known == times.end()) known = times.insert(times.end(), {.name = timed.name, .cost = {}});
-    known->microseconds += elapsed;
-    ++known->launches;
-    known->cost.bytes += timed.cost.bytes;
-    known->cost.operations += timed.cost.operations;
-  }
-  timed_.reset();
-  return times;
-}
-
-int64_t CudaForward::active_experts() const {
-  int32_t active = 0;
-  GANNET_CUDA_CHECK(cudaMemcpy(&active, work_.lists.active_count, sizeof(active), cudaMemcpyDeviceToHost));
-  return active;
-}
-
-double CudaForward::real_rows() const {
-  const bool kept = current_.rows.count != batch_.encoder_rows(1).count;
-  return static_cast<double>(kept ? batch_.kept_rows() : batch_.rows());
-}
-
-CudaForward::Cost CudaForward::linear_cost(const PackedMatrix& weight, LinearOutput output, int64_t groups) const {
-  const auto rows = real_rows();
-  const double out = (output == LinearOutput::f32 ? 4.0 : 2.0) * static_cast<double>(weight.rows);
-  return {.bytes = static_cast<double>(ops::cuda::packed_bytes(weight.format, weight.rows, weight.cols)) +
-                   rows * (2.0 * static_cast<double>(groups * weight.cols) + out),
-          .operations = 2.0 * rows * static_cast<double>(weight.rows) * static_cast<double>(weight.cols)};
-}
-
-// Passes over all four streams, and other bytes of a row.
-CudaForward::Cost CudaForward::stream_cost(double stream_passes, double other_bytes) const {
-  return {.bytes = real_rows() * (stream_passes * 8 * static_cast<double>(config_.hidden_size) + other_bytes)};
-}
-
-CudaForward::Cost CudaForward::attention_cost(bool global) const {
-  Cost cost;
-  const auto& positions = current_.activations == &work_.kept ? batch_.kept_positions() : batch_.positions();
-  const auto heads = static_cast<double>(config_.num_attention_heads);
-  for (const int32_t p : positions) {
-    const auto window = static_cast<double>(std::min<int64_t>(p + 1, config_.sliding_window));
-    const auto entries = global ? static_cast<double>(std::min<int64_t>(p + 1, config_.index_topk)) : 0.0;
-    cost.bytes += window * 528 + entries * 288 + 4.0 * heads * kHeadDim;
-    cost.operations += 4.0 * heads * kHeadDim * (window + entries);
-  }
-  return cost;
-}
-
-CudaForward::Cost CudaForward::index_cost(const LayerPlan& plan) const {
-  Cost cost;
-  const auto& positions = current_.activations == &work_.kept ? batch_.kept_positions() : batch_.positions();
-  int64_t longest = 0;
-  for (const int32_t p : positions) {
-    int64_t keys = (p + 1) / plan.ratio;
-    if (plan.restricted) keys = std::min(keys, config_.candidate_topk_blocks * config_.candidate_block_size);
-    cost.operations += 2.0 * static_cast<double>(keys * config_.index_n_heads * kIndexDim);
-    longest = std::max(longest, keys);
-  }
-  // Rows of one sequence share keys: those of the longest row count once for each sequence.
-  cost.bytes = 68.0 * static_cast<double>(longest * batch_.sequences());
-  return cost;
-}
-
-// Every active expert's weights once; how many these are, only the device knows.
-CudaForward::Cost CudaForward::experts_cost() const {
-  const double rows = real_rows();
-  const auto width = static_cast<double>(config_.moe_intermediate_size);
-  const auto hidden = static_cast<double>(config_.hidden_size);
-  const auto top_k = static_cast<double>(config_.num_experts_per_tok);
-  const auto active = static_cast<double>(expected_experts_);
-  return {.bytes = active * 3 * width * hidden * 4.25 / 8 + 3 * width * hidden + rows * (top_k + 1) * hidden * 4,
-          .operations = 6 * rows * (top_k + 1) * width * hidden};
 }
 
 void CudaForward::observe(LayerObserver* observer, int64_t n, bool out) {
