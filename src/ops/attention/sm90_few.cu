@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "ops/attention/sm90_keys.cuh"
 #include "ops/attention/sm90_variants.h"
-#include "ops/cuda/check.h"
+#include "ops/cuda/launch.cuh"
 
 // A block works for 16 heads of one row on a part of the row's keys, 64 at a time. Its 8 warps share the channels: each
 // owns 64 of them, in the scores (whose partial sums are added through shared memory) as in the weighted sum of keys.
@@ -286,18 +286,13 @@ void launch(cudaStream_t stream, const AttentionParams& p) {
     return true;
   }();
   GANNET_CHECK(prepared && p.rows.most <= 65535);
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {splits, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim =
-      dim3(splits, static_cast<unsigned>((p.heads + kHeads - 1) / kHeads), static_cast<unsigned>(p.rows.most));
-  config.blockDim = kThreads;
-  config.dynamicSmemBytes = sizeof(Shared);
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  GANNET_CUDA_CHECK(cudaLaunchKernelEx(&config, attention_few_kernel<splits>, p));
+  const auto head_tiles = static_cast<unsigned>((p.heads + kHeads - 1) / kHeads);
+  launch_clusters(stream, attention_few_kernel<splits>,
+                  {.grid = dim3(splits, head_tiles, static_cast<unsigned>(p.rows.most)),
+                   .threads = kThreads,
+                   .shared_bytes = sizeof(Shared),
+                   .cluster = splits},
+                  p);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "ops/cuda/fragment.cuh"
 #include "ops/cuda/record_address.cuh"
 #include "ops/cuda/rope.cuh"
+#include "ops/cuda/vectors.cuh"
 
 // The keys of one row and how they become bf16 operands. A warp decodes a key: lane l its channels 16 l .. 16 l + 15.
 //
@@ -205,10 +206,9 @@ __device__ inline uint4 in_key_order(uint4 chunk) {
 
 // Rotates a pair of bf16 by the angle of (cosine, sine).
 __device__ inline uint32_t rotated_pair(uint32_t pair, float2 angle) {
-  float a = __uint_as_float(pair << 16), b = __uint_as_float(pair & 0xffff0000U);
+  float a = low_channel(pair), b = high_channel(pair);
   rotate_pair(a, b, angle.x, angle.y);
-  const __nv_bfloat162 rounded = __floats2bfloat162_rn(a, b);
-  return *reinterpret_cast<const uint32_t*>(&rounded);
+  return pack_channels(a, b);
 }
 
 // Chunk c of a query's 64, of 8 neighbouring channels: rotated and in the order of decoded keys. `angles` holds the

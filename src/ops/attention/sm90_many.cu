@@ -331,8 +331,7 @@ __device__ void store_heads(const AttentionParams& p, int64_t row, const Consume
       uint32_t pairs[4];
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        const __nv_bfloat162 pair = __floats2bfloat162_rn(sums[4 * (j + k) + 2 * h], sums[4 * (j + k) + 2 * h + 1]);
-        pairs[k] = *reinterpret_cast<const uint32_t*>(&pair);
+        pairs[k] = pack_channels(sums[4 * (j + k) + 2 * h], sums[4 * (j + k) + 2 * h + 1]);
       }
       transpose_quad(pairs, t);
       const int head = me.head + 8 * h;
@@ -509,17 +508,12 @@ void launch(cudaStream_t stream, const AttentionParams& p, int64_t blocks) {
     return true;
   }();
   GANNET_CHECK(prepared);
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {splits, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(blocks);
-  config.blockDim = kThreads;
-  config.dynamicSmemBytes = sizeof(Shared);
-  config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = 1;
-  GANNET_CUDA_CHECK(cudaLaunchKernelEx(&config, attention_many_kernel<splits>, p));
+  launch_clusters(stream, attention_many_kernel<splits>,
+                  {.grid = dim3(static_cast<unsigned>(blocks)),
+                   .threads = kThreads,
+                   .shared_bytes = sizeof(Shared),
+                   .cluster = splits},
+                  p);
 }
 
 }  // namespace

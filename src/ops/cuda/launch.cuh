@@ -34,21 +34,40 @@ struct LaunchShape {
   unsigned cluster = 1;  // blocks in x
 };
 
-template <class... Parameters, class... Arguments>
-void launch_overlapping(cudaStream_t stream, void (*kernel)(Parameters...), const LaunchShape& shape,
-                        Arguments&&... arguments) {
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {shape.cluster, 1, 1};
+inline cudaLaunchConfig_t launch_config(cudaStream_t stream, const LaunchShape& shape, cudaLaunchAttribute* attributes,
+                                        unsigned count) {
   cudaLaunchConfig_t config = {};
   config.gridDim = shape.grid;
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
   config.attrs = attributes;
-  config.numAttrs = shape.cluster > 1 ? 2 : 1;
+  config.numAttrs = count;
+  return config;
+}
+inline cudaLaunchAttribute cluster_attribute(const LaunchShape& shape) {
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {shape.cluster, 1, 1};
+  return attribute;
+}
+
+template <class... Parameters, class... Arguments>
+void launch_overlapping(cudaStream_t stream, void (*kernel)(Parameters...), const LaunchShape& shape,
+                        Arguments&&... arguments) {
+  cudaLaunchAttribute attributes[2] = {{}, cluster_attribute(shape)};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config = launch_config(stream, shape, attributes, shape.cluster > 1 ? 2 : 1);
+  GANNET_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
+}
+
+// Begins when all that is in front of it has ended.
+template <class... Parameters, class... Arguments>
+void launch_clusters(cudaStream_t stream, void (*kernel)(Parameters...), const LaunchShape& shape,
+                     Arguments&&... arguments) {
+  cudaLaunchAttribute cluster = cluster_attribute(shape);
+  const cudaLaunchConfig_t config = launch_config(stream, shape, &cluster, 1);
   GANNET_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
 }
 

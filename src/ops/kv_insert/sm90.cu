@@ -52,8 +52,8 @@ __device__ float inverse_rms(float squares, int64_t n, float eps) {
 // weight * (x * factor), in this order.
 __device__ float4 normalised(float4 x, float factor, const __nv_bfloat16* weight) {
   const uint2 pairs = *reinterpret_cast<const uint2*>(weight);
-  return {__uint_as_float(pairs.x << 16) * (x.x * factor), __uint_as_float(pairs.x & 0xffff0000U) * (x.y * factor),
-          __uint_as_float(pairs.y << 16) * (x.z * factor), __uint_as_float(pairs.y & 0xffff0000U) * (x.w * factor)};
+  return {low_channel(pairs.x) * (x.x * factor), high_channel(pairs.x) * (x.y * factor),
+          low_channel(pairs.y) * (x.z * factor), high_channel(pairs.y) * (x.w * factor)};
 }
 // Channels c .. c + 3 of `dim`.
 __device__ void rotate(float4& v, int c, int dim, int64_t position, const float* frequencies) {
@@ -64,8 +64,7 @@ __device__ void rotate(float4& v, int c, int dim, int64_t position, const float*
 }
 
 __device__ uint2 bf16_pairs(float4 v) {
-  const __nv_bfloat162 low = __floats2bfloat162_rn(v.x, v.y), high = __floats2bfloat162_rn(v.z, v.w);
-  return {*reinterpret_cast<const uint32_t*>(&low), *reinterpret_cast<const uint32_t*>(&high)};
+  return {pack_channels(v.x, v.y), pack_channels(v.z, v.w)};
 }
 // Codes of four channels, the first one lowest. Dividing comes before the limit, as in base/quantize.cc.
 __device__ uint32_t e2m1_codes(float4 v, float scale) {
