@@ -20,9 +20,8 @@ namespace gannet::ops::cuda {
 // fp8    tile 1024 bytes: [step / 2][lane][step % 2][row g, row g + 8] words of 4 codes in the order
 //        c, c + 8, c + 1, c + 9 (so that even and odd bytes of a word are one register each).
 //        Scales: for 32 columns two bytes, rows 0-7 and rows 8-15.
-// mxfp4  tile 512 bytes: [lane][step] words of 8 codes: register r = 0..3 (a0..a3) has its low element in the low half
-// of
-//        the word and its high element in the high half, each half being laid out by decode_mxfp4 (fragment.cuh).
+// mxfp4  tile 512 bytes: [lane][step] words of 8 codes: register r = 0..3 (a0..a3) has its low element in the word's
+//        low half and its high element in the high half, each half being laid out by decode_mxfp4 (fragment.cuh).
 //        Scales: for 256 columns 128 bytes [g][tile 0..3][row g cols 0-31, row g cols 32-63, row g + 8 cols 0-31, row
 //        g + 8 cols 32-63].
 //

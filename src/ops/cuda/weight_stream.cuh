@@ -43,16 +43,18 @@ struct StreamShape {
   static constexpr int weight_bytes = panels * (panel_codes + panel_scales);
   // 16 bytes more than the columns, so that the eight rows that a warp loads lie in different banks.
   static constexpr int row_bytes = tiles * 128 + 16;
+  // Rows that a stage has room for: all those that products of up to `rows` rows, in 1, 2, 4, .. tiles of 8, read. What
+  // lies in rows that do not exist does not matter, but it must lie in the stage.
   static constexpr int stage_rows(int rows) {
-    int tiles = 1;
-    while (tiles * 8 < rows) tiles *= 2;
-    return rows < 8 ? rows : tiles * 8;
+    int row_tiles = 1;
+    while (row_tiles * 8 < rows) row_tiles *= 2;
+    return rows < 8 ? rows : row_tiles * 8;
   }
   static constexpr int stage_bytes(int rows) { return weight_bytes + stage_rows(rows) * row_bytes; }
   // Partial sums: [split][8 rows][partial_stride]; the stride spreads a warp's sums over all banks.
   static constexpr int partial_stride = outputs + 4;
   static constexpr int partial_floats = splits * 8 * partial_stride;
-  static_assert(tiles % 4 == 0 && tiles % splits == 0);
+  static_assert(tiles % 4 == 0 && tiles % splits == 0 && panels <= 16);
 };
 
 // A group of panels times a block of rows, over a range of tiles that begins at a multiple of 4.
@@ -79,7 +81,7 @@ struct StreamRing {
   std::byte* data = nullptr;
   int stages = 0;
   int stage_bytes = 0;
-  int rows = 0;  // that a stage has room for: fewer than 8, or a multiple of 8
+  int rows = 0;  // StreamShape::stage_rows
   int slot = 0;
   uint32_t parity = 0;
 

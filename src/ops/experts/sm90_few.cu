@@ -267,6 +267,7 @@ void experts_few_rows(cudaStream_t stream, const ExpertsParams& params) {
   GANNET_CHECK(params.width % 32 == 0 && shared_width % 32 == 0 && params.hidden % 32 == 0);
   GANNET_CHECK(params.shared_gate_up.format == fp8 && params.shared_down.format == fp8);
   GANNET_CHECK(params.shared_gate_up.rows == 2 * shared_width && params.shared_down.rows == params.hidden);
+  GANNET_CHECK(params.experts > 0 && params.top_k > 0);
   if (params.most == 0) return;
   FewExperts few = {};
   few.weights = params.routed;

@@ -304,7 +304,7 @@ void linear_few_rows(cudaStream_t stream, const LinearParams& params) {
   GANNET_CHECK(params.groups > 0 && weight.rows % params.groups == 0 && weight.cols % 32 == 0 && weight.cols > 0);
   GANNET_CHECK(params.groups == 1 || weight.rows / params.groups % kPanelRows == 0);
   GANNET_CHECK(params.output != LinearOutput::q8 || weight.rows / params.groups % 32 == 0);
-  GANNET_CHECK(params.x_stride % 8 == 0);
+  GANNET_CHECK(params.x_stride % 8 == 0 && reinterpret_cast<uintptr_t>(params.x) % 16 == 0);
   if (params.most == 0 || weight.rows == 0) return;
   switch (weight.format) {
     case WeightFormat::fp8:

@@ -80,6 +80,8 @@ int choose_tokens(const Dense& dense) {
 
 void linear_many_rows(cudaStream_t stream, const LinearParams& params) {
   using many_rows::Output;
+  GANNET_CHECK(params.groups > 0 && params.weight.rows % params.groups == 0);
+  GANNET_CHECK(params.groups == 1 || params.weight.rows / params.groups % kPanelRows == 0);
   if (params.most == 0 || params.weight.rows == 0) return;
   const Output output = params.output == LinearOutput::f32    ? Output::f32
                         : params.output == LinearOutput::bf16 ? Output::bf16
