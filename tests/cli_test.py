@@ -115,6 +115,7 @@ class UsageTest(CliTest):
             "serve",
             "chat",
             "generate",
+            "eval",
             "logits",
             "inspect",
             "make-checkpoint",
@@ -152,6 +153,7 @@ class UsageTest(CliTest):
             "serve",
             "chat",
             "generate",
+            "eval",
             "logits",
             "inspect",
             "make-checkpoint",
@@ -484,6 +486,67 @@ class GenerateTest(CliTest):
         self.refused(
             "generate", self.small, "--prompt", text[:100], "--max-model-len", 9, parts=["prompt has", "into 9"]
         )
+
+
+class EvalTest(CliTest):
+    NANO = ROOT / "models" / "nano"
+
+    def tasks(self, *lines):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.root))
+        (folder / "some.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return folder
+
+    def test_nano(self):
+        table = self.run_well("eval", self.NANO, "--limit", 3, "--thinking", "off").decode()
+        for family in ("arithmetic", "chat", "recall", "structure", "tools"):
+            self.assertRegex(table, rf"(?m)^{family} +all +off +3 +[0-9.]+ +[0-9.]+ +[0-9]+$")
+        self.assertRegex(table, r"(?m)^ +1,000 tokens +off +1 +[0-9.]+ +[0-9.]+$")
+
+    def test_json(self):
+        options = ("--family", "arithmetic", "--limit", 6, "--json", "--no-swa-bounded-replay")
+        report = json.loads(self.run_well("eval", self.NANO, *options))
+        self.assertFalse(report["swa_bounded_replay"])
+        rounds = [(family["family"], family["thinking"]) for family in report["families"]]
+        self.assertEqual(rounds, [("arithmetic", False), ("arithmetic", True)])
+        for family in report["families"]:
+            self.assertEqual(family["n"], 6)
+            self.assertEqual(family["accuracy"], family["right"] / 6)
+            self.assertEqual(sum(s["n"] for s in family["sets"]), 6)
+            self.assertEqual(sum(s["right"] for s in family["sets"]), family["right"])
+            self.assertGreater(family["tokens_per_second"], 0)
+            self.assertEqual(family["tokens_per_second"], family["answer_tokens"] / family["seconds"])
+
+    def test_answers_do_not_depend_on_their_number(self):
+        task = {"set": "any", "messages": [{"role": "user", "content": "a {document}"}], "judge": {"contains": "x"}}
+        folder = self.tasks(*({**task, "document": {"seed": i, "tokens": 40 + i, "fact": "f"}} for i in range(9)))
+        (folder / "lines.txt").write_text("one line\n\nanother line\na third\n")
+        counts = set()
+        for most in (1, 4, 16):
+            options = ("--tasks", folder, "--max-tokens", 5, "--temperature", 1, "--seed", 3, "--max-concurrency", most)
+            report = json.loads(self.run_well("eval", self.small, *options, "--json"))
+            counts.add(tuple((f["prompt_tokens"], f["answer_tokens"], f["right"]) for f in report["families"]))
+        self.assertEqual(len(counts), 1)
+
+    def test_bad_tasks(self):
+        good = {"set": "any", "messages": [{"role": "user", "content": "a"}], "judge": {"exact": "x"}}
+        self.refused("eval", self.small, parts=[self.small / "eval", "--tasks"])
+        self.refused("eval", self.small, "--tasks", self.root / "none", parts=[self.root / "none", "--tasks"])
+        self.refused("eval", self.NANO, "--family", "sums", parts=["--family is 'sums'", "arithmetic, chat, recall"])
+        self.refused("eval", self.NANO, "--limit", 0, parts=["--limit", "'0'"])
+        self.refused("eval", self.NANO, "--thinking", "some", parts=["--thinking", "'some'", "on, off, both"])
+        self.refused("eval", self.small, "--tasks", self.tasks(), parts=["some.jsonl", "is empty"])
+        for change, part in (
+            ({"set": None}, "set is missing"),
+            ({"judge": {}}, "judge: it is {}"),
+            ({"judge": {"near": 1}}, "judge: 'near' is no rule"),
+            ({"messages": []}, "messages"),
+            ({"document": {"seed": 1}}, "document"),
+            ({"document": {"seed": 1, "tokens": 9, "fact": "f"}}, "no message holds {document}"),
+        ):
+            folder = self.tasks(good, {**good, **change})
+            self.refused("eval", self.small, "--tasks", folder, parts=["some.jsonl:2: ", part])
+        folder = self.tasks({**good, "messages": [{"role": "user", "content": "a " * 50}]})
+        self.refused("eval", self.small, "--tasks", folder, "--max-model-len", 9, parts=["set 'any'", "into 9"])
 
 
 class ServeTest(CliTest):

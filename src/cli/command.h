@@ -56,6 +56,7 @@ void add_logits(Command& root);
 void add_text(Command& root);
 void add_inspect(Command& root);
 void add_make_checkpoint(Command& root);
+void add_eval(Command& root);
 void add_bench(Command& root);
 void add_version(Command& root);
 

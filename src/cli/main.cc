@@ -8,6 +8,7 @@ void add_commands(gannet::cli::Command& root) {
   gannet::cli::add_generate(root);
   gannet::cli::add_logits(root);
   gannet::cli::add_inspect(root);
+  gannet::cli::add_eval(root);
   gannet::cli::add_bench(root);
   gannet::cli::add_make_checkpoint(root);
   gannet::cli::add_text(root);
