@@ -24,8 +24,8 @@ struct alignas(64) TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64);
 
-// Sixteen rows of sixteen to sixteen columns.
-void transpose(__m512i (&v)[16]) {
+// Sixteen rows of sixteen to sixteen columns. A call would pass all of them through memory.
+[[gnu::always_inline]] inline void transpose(__m512i (&v)[16]) {
   __m512i t[16];
   GANNET_UNROLL
   for (int i = 0; i < 16; i += 2) {

@@ -142,14 +142,29 @@ class Experts {
     const int64_t count = std::min(width, job.weights->w1.rows - first);
     float* gate = scratch<struct ExpertGateTag>(job.rows * width);
     float* up = scratch<struct ExpertUpTag>(job.rows * width);
-    multiply(job.weights->w1, x_ + job.first_slot, job, first, count, gate, width);
-    multiply(job.weights->w3, x_ + job.first_slot, job, first, count, up, width);
+    multiply_gate_and_up(job, first, count, gate, up, width);
     for (int64_t r = 0; r < job.rows; ++r) {
       const int64_t slot = job.first_slot + r;
       float* v = gate + r * width;
       gate_values(v, up + r * width, plan_.slots[slot].weight, count);
       kernels_.prepare(v, count, p_.quantize_input, v_ + (slot - first_slot_) * v_stride_ + first);
     }
+  }
+
+  void multiply_gate_and_up(const Job& job, int64_t first, int64_t count, float* gate, float* up,
+                            int64_t stride) const {
+    const WeightMatrix& w1 = job.weights->w1;
+    const WeightMatrix& w3 = job.weights->w3;
+    const float* const* x = x_ + job.first_slot;
+    LinearRange one{.weight = w1, .first = first, .count = count, .x = x, .rows = job.rows, .y = gate};
+    LinearRange other{.weight = w3, .first = first, .count = count, .x = x, .rows = job.rows, .y = up};
+    one.y_stride = other.y_stride = stride;
+    if (w1.format == w3.format) {
+      one.also = &other;
+    } else {
+      multiply(kernels_, other);
+    }
+    multiply(kernels_, one);
   }
 
   // Values in place of `gate`.
@@ -164,18 +179,6 @@ class Experts {
     const float a = std::min(gate, p_.swiglu_limit);
     const float b = std::clamp(up, -p_.swiglu_limit, p_.swiglu_limit);
     return a / (1 + std::exp(-a)) * b * weight;
-  }
-
-  void multiply(const WeightMatrix& weight, const float* const* x, const Job& job, int64_t first, int64_t count,
-                float* y, int64_t y_stride) const {
-    ops::multiply(kernels_, {.weight = weight,
-                             .first = first,
-                             .count = count,
-                             .x = x,
-                             .rows = job.rows,
-                             .y = y,
-                             .y_stride = y_stride,
-                             .round = false});
   }
 
   // Adds w2 v of all jobs to y: every thread takes some outputs of all jobs, so that each sum keeps its order.
@@ -195,7 +198,13 @@ class Experts {
 
   void add_down(const Job& job, int64_t first, int64_t count) {
     float* part = scratch<struct ExpertDownTag>(job.rows * count);
-    multiply(job.weights->w2, v_rows_ + job.first_slot - first_slot_, job, first, count, part, count);
+    multiply(kernels_, {.weight = job.weights->w2,
+                        .first = first,
+                        .count = count,
+                        .x = v_rows_ + job.first_slot - first_slot_,
+                        .rows = job.rows,
+                        .y = part,
+                        .y_stride = count});
     for (int64_t r = 0; r < job.rows; ++r) {
       float* y = p_.y + plan_.slots[job.first_slot + r].row * p_.y_stride + first;
       if (job.first_slot == 0) std::fill_n(y, count, 0.0F);

@@ -31,8 +31,8 @@ static_assert(kMostGroups * kGroup == kMatrixRows);
 // Scales and sizes between which no product of a weight and an input is subnormal and no decoded weight overflows.
 constexpr uint8_t kLeastScale = 50;
 constexpr uint8_t kMostScale = 190;
-constexpr uint32_t kLeastInput = (127 - 40) << 23;  // bits of 2^-40
-constexpr uint32_t kMostInput = (127 + 60) << 23;
+constexpr uint16_t kLeastInput = (127 - 40) << 7;  // bits of the bf16 2^-40
+constexpr uint16_t kMostInput = (127 + 60) << 7;
 constexpr uint16_t kLeastWeight = (127 - 86) << 7;  // bits of the bf16 2^-86
 
 // Sums in tiles 0 to 3, weights in 4, full groups of inputs in 6, the last one in 7.
@@ -45,21 +45,22 @@ TileShapes tile_shapes(int groups, int64_t last_rows) {
   return shapes;
 }
 
-// What a row's inputs have been like so far.
+// What some inputs have been like so far.
 struct InputCheck {
-  __m512i any = _mm512_setzero_si512();
-  __m512i most = _mm512_setzero_si512();
-  __m512i least = _mm512_set1_epi32(-1);
+  __m512i lost = _mm512_setzero_si512();  // bits, of which the lower halves are what bf16 does not hold
+  __m512i most = _mm512_setzero_si512();  // of the sizes of bf16 values
+  __m512i least = _mm512_set1_epi16(-1);
 
-  void see(__m512i bits) {
-    const __m512i size = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
-    any = _mm512_or_si512(any, bits);
-    most = _mm512_max_epu32(most, size);
-    least = _mm512_min_epu32(least, _mm512_sub_epi32(size, _mm512_set1_epi32(1)));  // zero becomes the largest
+  void see(__m512i first, __m512i second, __m512i pairs) {
+    const __m512i size = _mm512_and_si512(pairs, _mm512_set1_epi16(0x7fff));
+    lost = _mm512_or_si512(lost, _mm512_or_si512(first, second));
+    most = _mm512_max_epu16(most, size);
+    least = _mm512_min_epu16(least, _mm512_sub_epi16(size, _mm512_set1_epi16(1)));  // zero becomes the largest
   }
   bool good() const {
-    return _mm512_test_epi32_mask(any, _mm512_set1_epi32(0xffff)) == 0 && _mm512_reduce_max_epu32(most) <= kMostInput &&
-           _mm512_reduce_min_epu32(least) >= kLeastInput - 1;
+    return _mm512_test_epi32_mask(lost, _mm512_set1_epi32(0xffff)) == 0 &&
+           _mm512_cmpgt_epu16_mask(most, _mm512_set1_epi16(kMostInput)) == 0 &&
+           _mm512_cmplt_epu16_mask(least, _mm512_set1_epi16(kLeastInput - 1)) == 0;
   }
 };
 
@@ -67,10 +68,9 @@ struct InputCheck {
 __m512i input_pairs(const float* x, int64_t step, InputCheck& check) {
   const __m512i even = _mm512_load_si512(x + step * kStep);
   const __m512i odd = _mm512_load_si512(x + step * kStep + kPairs);
-  check.see(even);
-  check.see(odd);
-  return _mm512_or_si512(_mm512_srli_epi32(even, 16),
-                         _mm512_and_si512(odd, _mm512_set1_epi32(static_cast<int>(0xffff0000U))));
+  const __m512i pairs = _mm512_mask_mov_epi16(_mm512_srli_epi32(even, 16), 0xaaaaaaaa, odd);
+  check.see(even, odd, pairs);
+  return pairs;
 }
 
 // The same for two groups of columns whose even ones are a step and whose odd ones are the next.
@@ -80,32 +80,56 @@ __m512i split_input_pairs(const float* x, int64_t step, InputCheck& check) {
   const float* from = x + step / 2 * 2 * kStep + step % 2 * kPairs;
   const __m512i first = _mm512_load_si512(from);
   const __m512i second = _mm512_load_si512(from + kStep);
-  check.see(first);
-  check.see(second);
-  return _mm512_permutex2var_epi16(first, _mm512_load_si512(kUpper), second);
+  const __m512i pairs = _mm512_permutex2var_epi16(first, _mm512_load_si512(kUpper), second);
+  check.see(first, second, pairs);
+  return pairs;
+}
+
+// Eight rows of sixteen to sixteen columns, two in each vector: c and c + 4 of the first eight in v[c], those of the
+// other eight in v[4 + c].
+[[gnu::always_inline]] inline void transpose_eight(__m512i (&v)[8]) {
+  __m512i t[8];
+  GANNET_UNROLL
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+  }
+  GANNET_UNROLL
+  for (int i = 0; i < 8; i += 4) {
+    v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  // v[4 q + c] holds column c of every four: rows 4 q to 4 q + 3.
+  const __m512i lower = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
+  const __m512i upper = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
+  GANNET_UNROLL
+  for (int c = 0; c < 4; ++c) {
+    const __m512i first = v[c];
+    v[c] = _mm512_permutex2var_epi64(first, lower, v[4 + c]);
+    v[4 + c] = _mm512_permutex2var_epi64(first, upper, v[4 + c]);
+  }
 }
 
 template <WeightFormat format>
 class MatrixMultiplier {
  public:
   explicit MatrixMultiplier(const LinearRange& range)
-      : range_(range), cols_(range.weight.cols), split_(format == WeightFormat::fp8 && cols_ % (2 * kStep) == 0) {
+      : inputs_(range), cols_(range.weight.cols), split_(format == WeightFormat::fp8 && cols_ % (2 * kStep) == 0) {
     const int64_t panel = kGroup * (cols_ / kStep) * kStepBytes;
     ahead_ = panel * ((kPrefetch + panel - 1) / panel);
   }
 
   void run() {
-    for (int64_t row = 0; row < range_.rows; row += kMatrixRows) {
+    for (int64_t row = 0; row < inputs_.rows; row += kMatrixRows) {
       first_row_ = row;
-      rows_ = std::min(kMatrixRows, range_.rows - row);
+      rows_ = std::min(kMatrixRows, inputs_.rows - row);
       pack();
-      if (good_rows_ == 0) {
-        by_vectors(row, rows_, 0, range_.count);
-        continue;
-      }
-      multiply_groups();
-      for (int64_t r = 0; r < rows_ && good_rows_ < rows_; ++r) {
-        if ((good_mask_ >> r & 1) == 0) by_vectors(row + r, 1, 0, range_.count);
+      for (const LinearRange* next = &inputs_; next != nullptr; next = next->also) {
+        range_ = *next;
+        range_.x = inputs_.x;
+        multiply_packed();
       }
     }
   }
@@ -123,7 +147,7 @@ class MatrixMultiplier {
 
   // The inputs of group g at a step: [pairs][rows of the group].
   uint32_t* packed(int64_t group, int64_t step) const {
-    return range_.workspace + group * kGroup * cols_ / 2 + step * kPairs * group_rows(group);
+    return inputs_.workspace + group * kGroup * cols_ / 2 + step * kPairs * group_rows(group);
   }
   int64_t group_rows(int64_t group) const { return std::min(kGroup, rows_ - group * kGroup); }
 
@@ -131,47 +155,75 @@ class MatrixMultiplier {
     good_mask_ = 0;
     good_rows_ = 0;
     for (int64_t group = 0; group * kGroup < rows_; ++group) {
-      if (group_rows(group) == 1) {
-        pack_one(group);
+      const int64_t rows = group_rows(group);
+      bool good = false;
+      if (rows == 1) {
+        good = pack_one(group);
+      } else if (rows <= kGroup / 2) {
+        good = pack_some<kGroup / 2>(group, rows);
       } else {
-        pack_group(group, group_rows(group));
+        good = pack_some<kGroup>(group, rows);
+      }
+      for (int64_t r = 0; r < rows; ++r) {
+        if (!good && !good_row(group * kGroup + r)) continue;
+        good_mask_ |= uint64_t{1} << (group * kGroup + r);
+        ++good_rows_;
       }
     }
   }
 
-  void note(int64_t row, const InputCheck& check) {
-    if (!check.good()) return;
-    good_mask_ |= uint64_t{1} << row;
-    ++good_rows_;
-  }
+  const float* input(int64_t row) const { return inputs_.x[first_row_ + row]; }
 
   __m512i pairs_of(const float* x, int64_t step, InputCheck& check) const {
     return split_ ? split_input_pairs(x, step, check) : input_pairs(x, step, check);
   }
 
-  void pack_one(int64_t group) {
-    const float* x = range_.x[first_row_ + group * kGroup];
+  bool good_row(int64_t row) const {
+    InputCheck check;
+    for (int64_t step = 0; step * kStep < cols_; ++step) pairs_of(input(row), step, check);
+    return check.good();
+  }
+
+  // These return whether all rows are good.
+  bool pack_one(int64_t group) const {
+    const float* x = input(group * kGroup);
     InputCheck check;
     for (int64_t step = 0; step * kStep < cols_; ++step) {
       _mm512_storeu_si512(packed(group, step), pairs_of(x, step, check));
     }
-    note(group * kGroup, check);
+    return check.good();
   }
 
-  void pack_group(int64_t group, int64_t rows) {
-    const auto mask = static_cast<__mmask16>((1U << rows) - 1);
-    InputCheck checks[kGroup];
+  template <int most>
+  bool pack_some(int64_t group, int64_t rows) const {
+    const float* x[most];
+    for (int64_t r = 0; r < most; ++r) x[r] = input(group * kGroup + std::min(r, rows - 1));
+    InputCheck check;
     for (int64_t step = 0; step * kStep < cols_; ++step) {
-      __m512i pairs[kGroup];
-      for (int64_t r = 0; r < kGroup; ++r) {
-        const int64_t row = std::min(r, rows - 1);
-        pairs[r] = pairs_of(range_.x[first_row_ + group * kGroup + row], step, checks[r]);
-      }
-      transpose(pairs);
-      uint32_t* to = packed(group, step);
-      for (int64_t k = 0; k < kPairs; ++k) _mm512_mask_storeu_epi32(to + k * rows, mask, pairs[k]);
+      __m512i pairs[most];
+      GANNET_UNROLL
+      for (int r = 0; r < most; ++r) pairs[r] = pairs_of(x[r], step, check);
+      store_columns(pairs, rows, packed(group, step));
     }
-    for (int64_t r = 0; r < rows; ++r) note(group * kGroup + r, checks[r]);
+    return check.good();
+  }
+
+  static void store_columns(__m512i (&pairs)[kGroup], int64_t rows, uint32_t* to) {
+    const auto mask = static_cast<__mmask16>((1U << rows) - 1);
+    transpose(pairs);
+    GANNET_UNROLL
+    for (int64_t k = 0; k < kPairs; ++k) _mm512_mask_storeu_epi32(to + k * rows, mask, pairs[k]);
+  }
+
+  static void store_columns(__m512i (&pairs)[kGroup / 2], int64_t rows, uint32_t* to) {
+    const auto mask = static_cast<__mmask8>((1U << rows) - 1);
+    transpose_eight(pairs);
+    GANNET_UNROLL
+    for (int64_t k = 0; k < kPairs; ++k) {
+      const __m512i both = pairs[k % 4 + k / 8 * 4];
+      const __m256i column = k % 8 < 4 ? _mm512_castsi512_si256(both) : _mm512_extracti64x4_epi64(both, 1);
+      _mm256_mask_storeu_epi32(to + k * rows, mask, column);
+    }
   }
 
   // ---- weights ----
@@ -323,6 +375,14 @@ class MatrixMultiplier {
 
   // ---- products ----
 
+  void multiply_packed() {
+    if (good_rows_ == 0) return by_vectors(first_row_, rows_, 0, range_.count);
+    multiply_groups();
+    for (int64_t r = 0; r < rows_ && good_rows_ < rows_; ++r) {
+      if ((good_mask_ >> r & 1) == 0) by_vectors(first_row_ + r, 1, 0, range_.count);
+    }
+  }
+
   void multiply_groups() {
     const auto groups = static_cast<int>((rows_ + kGroup - 1) / kGroup);
     const TileShapes shapes = tile_shapes(groups, group_rows(groups - 1));
@@ -431,10 +491,33 @@ class MatrixMultiplier {
       const __m512i index = _mm512_set_epi32(240, 224, 208, 192, 176, 160, 144, 128, 112, 96, 80, 64, 48, 32, 16, 0);
       return store_row(y, mask, _mm512_i32gather_ps(index, sums, 4));
     }
+    if (group_rows(group) <= kGroup / 2) return store_some(group, y, mask, sums);
     __m512i rows[kGroup];
     GANNET_UNROLL
     for (int64_t o = 0; o < kGroup; ++o) rows[o] = _mm512_load_si512(sums[o]);
     transpose(rows);
+    for (int64_t r = 0; r < group_rows(group); ++r) {
+      store_row(y + r * range_.y_stride, mask, _mm512_castsi512_ps(rows[r]));
+    }
+  }
+
+  // Of at most eight rows: two outputs lie in a vector.
+  void store_some(int64_t group, float* y, __mmask16 mask, const float (&sums)[kGroup][kGroup]) const {
+    constexpr int kHalf = kGroup / 2;
+    __m512i two[kHalf];
+    GANNET_UNROLL
+    for (int o = 0; o < kHalf; ++o) {
+      const __m256i low = _mm256_load_si256(reinterpret_cast<const __m256i*>(sums[o]));
+      const __m256i high = _mm256_load_si256(reinterpret_cast<const __m256i*>(sums[kHalf + o]));
+      two[o] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    }
+    transpose_eight(two);
+    __m512i rows[kHalf];
+    GANNET_UNROLL
+    for (int c = 0; c < 4; ++c) {
+      rows[c] = _mm512_shuffle_i64x2(two[c], two[4 + c], 0x44);
+      rows[4 + c] = _mm512_shuffle_i64x2(two[c], two[4 + c], 0xee);
+    }
     for (int64_t r = 0; r < group_rows(group); ++r) {
       store_row(y + r * range_.y_stride, mask, _mm512_castsi512_ps(rows[r]));
     }
@@ -462,12 +545,14 @@ class MatrixMultiplier {
     part.x += row;
     part.rows = rows;
     part.y += row * range_.y_stride + output;
+    part.also = nullptr;
     kLinearAvx512.multiply(part);
   }
 
   static constexpr int64_t kPrefetch = 8192;  // bytes ahead, at least
 
-  const LinearRange& range_;
+  const LinearRange& inputs_;
+  LinearRange range_;  // at work: this one or another for the same inputs
   const int64_t cols_;
   const bool split_;   // columns are in the order of split_input_pairs
   int64_t ahead_ = 0;  // bytes from an output's last columns to those prefetched meanwhile: one panel later, or several

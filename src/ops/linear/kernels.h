@@ -27,6 +27,9 @@ struct LinearRange {
   int64_t y_stride = 0;
   bool round = false;
   uint32_t* workspace = nullptr;  // workspace_words(rows, cols) of them, aligned to 64 bytes
+  // Or null: outputs of another weight of the same format and columns for the same inputs, whose `x`, `rows` and
+  // `workspace` are ignored. What the units need of the inputs is then done once.
+  const LinearRange* also = nullptr;
 };
 
 // Rows whose inputs the matrix units take at a time.

@@ -340,7 +340,7 @@ void multiply_dots(const DotsRange& range) {
 }
 
 template <class Simd>
-void multiply_range(const LinearRange& range) {
+void multiply_one(const LinearRange& range) {
   switch (range.weight.format) {
     case WeightFormat::fp8:
       return Multiplier<Simd, WeightFormat::fp8>(range).run();
@@ -350,6 +350,17 @@ void multiply_range(const LinearRange& range) {
       return Multiplier<Simd, WeightFormat::bf16>(range).run();
     case WeightFormat::f32:
       return Multiplier<Simd, WeightFormat::f32>(range).run();
+  }
+}
+
+template <class Simd>
+void multiply_range(const LinearRange& range) {
+  multiply_one<Simd>(range);
+  for (const LinearRange* next = range.also; next != nullptr; next = next->also) {
+    LinearRange other = *next;
+    other.x = range.x;
+    other.rows = range.rows;
+    multiply_one<Simd>(other);
   }
 }
 
