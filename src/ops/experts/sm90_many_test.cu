@@ -3,53 +3,22 @@
 #include <string>
 
 #include "base/quantize.h"
-#include "ops/cuda/testing.h"
 #include "ops/experts/sm90.h"
-#include "ops/linear/sm90.h"
-#include "ops/linear/test_weight.h"
+#include "ops/linear/sm90_test_weight.h"
 
 namespace gannet::ops::cuda::test {
 namespace {
 
-using ops::test::Random;
-using ops::test::TestWeight;
-
-// A weight of the checkpoint in device memory.
-class Stored {
- public:
-  explicit Stored(const TestWeight& weight)
-      : matrix_(weight.matrix()),
-        codes_(matrix_.rows * matrix_.cols / (matrix_.format == WeightFormat::mxfp4 ? 2 : 1)),
-        scales_(matrix_.format == WeightFormat::mxfp4 ? matrix_.rows * matrix_.cols / 32
-                                                      : (matrix_.rows + 31) / 32 * (matrix_.cols / 32)) {
-    codes_.set({static_cast<const std::byte*>(matrix_.data), static_cast<size_t>(codes_.size())});
-    scales_.set({matrix_.scale, static_cast<size_t>(scales_.size())});
-    matrix_.data = codes_.get();
-    matrix_.scale = scales_.get();
-  }
-  const WeightMatrix& matrix() const { return matrix_; }
-
- private:
-  WeightMatrix matrix_;
-  Array<std::byte> codes_;
-  Array<uint8_t> scales_;
-};
-
 struct Expert {
   TestWeight w1, w2, w3;
-  Array<std::byte> gate_up, down;
+  PackedWeight gate_up, down;
 
   Expert(WeightFormat format, int64_t width, int64_t hidden, Random& random)
       : w1(TestWeight::random(format, width, hidden, random)),
         w2(TestWeight::random(format, hidden, width, random)),
         w3(TestWeight::random(format, width, hidden, random)),
-        gate_up(packed_bytes(format, 2 * width, hidden)),
-        down(packed_bytes(format, hidden, width)) {
-    const Stored a(w1), b(w2), c(w3);
-    pack_gate_up(nullptr, a.matrix(), c.matrix(), 0, gate_up.get());
-    pack_matrix(nullptr, b.matrix(), 0, down.get());
-    GANNET_CUDA_CHECK(cudaDeviceSynchronize());
-  }
+        gate_up(w1, w3),
+        down(w2) {}
 };
 
 struct Widths {
@@ -120,7 +89,8 @@ class Mixture {
     pairs.resize(most_ * widths_.top_k, -1);
     active.resize(widths_.experts, -1);
     std::vector<ExpertWeights> table;
-    for (const Expert& expert : experts_) table.push_back({.gate_up = expert.gate_up.get(), .down = expert.down.get()});
+    for (const Expert& expert : experts_)
+      table.push_back({.gate_up = expert.gate_up.matrix().data, .down = expert.down.matrix().data});
     const Array<int32_t> chosen(chosen_), device_pairs(pairs), device_offsets(offsets), device_active(active);
     const Array<float> weights(weights_);
     const Array<ExpertWeights> routed(table);
@@ -129,32 +99,28 @@ class Mixture {
     shared_inner_.poison();
     outer_.poison();
     shared_out_.poison();
-    const int64_t shared_width = widths_.shared_width, hidden = widths_.hidden;
-    experts_many_rows(
-        nullptr,
-        {.x = x_.get(),
-         .count = device_count_.get(),
-         .most = most_,
-         .hidden = hidden,
-         .width = widths_.width,
-         .experts = widths_.experts,
-         .top_k = widths_.top_k,
-         .lists = {.experts = chosen.get(),
-                   .weights = weights.get(),
-                   .pairs = device_pairs.get(),
-                   .offsets = device_offsets.get(),
-                   .active = device_active.get(),
-                   .active_count = device_active_count.get()},
-         .routed = routed.get(),
-         .shared_gate_up =
-             {.format = WeightFormat::fp8, .rows = 2 * shared_width, .cols = hidden, .data = shared_.gate_up.get()},
-         .shared_down = {.format = WeightFormat::fp8, .rows = hidden, .cols = shared_width, .data = shared_.down.get()},
-         .swiglu_limit = 10,
-         .inner = inner_.get(),
-         .shared_inner = shared_inner_.get(),
-         .outer = outer_.get(),
-         .shared = shared_out_.get(),
-         .tiles = tiles.get()});
+    experts_many_rows(nullptr, {.x = x_.get(),
+                                .count = device_count_.get(),
+                                .most = most_,
+                                .hidden = widths_.hidden,
+                                .width = widths_.width,
+                                .experts = widths_.experts,
+                                .top_k = widths_.top_k,
+                                .lists = {.experts = chosen.get(),
+                                          .weights = weights.get(),
+                                          .pairs = device_pairs.get(),
+                                          .offsets = device_offsets.get(),
+                                          .active = device_active.get(),
+                                          .active_count = device_active_count.get()},
+                                .routed = routed.get(),
+                                .shared_gate_up = shared_.gate_up.matrix(),
+                                .shared_down = shared_.down.matrix(),
+                                .swiglu_limit = 10,
+                                .inner = inner_.get(),
+                                .shared_inner = shared_inner_.get(),
+                                .outer = outer_.get(),
+                                .shared = shared_out_.get(),
+                                .tiles = tiles.get()});
     Results results{inner_.host(), shared_inner_.host(), outer_.host(), shared_out_.host()};
     EXPECT_TRUE(inner_.guard_intact() && shared_inner_.guard_intact() && outer_.guard_intact());
     EXPECT_TRUE(shared_out_.guard_intact() && tiles.guard_intact());

@@ -2,20 +2,16 @@
 #include <string>
 
 #include "base/quantize.h"
-#include "ops/cuda/testing.h"
 #include "ops/linear/sm90_many.cuh"
-#include "ops/linear/test_weight.h"
+#include "ops/linear/sm90_test_weight.h"
 
 namespace gannet::ops::cuda::test {
 namespace {
 
 using many_rows::Dense;
 using many_rows::Output;
-using ops::test::Random;
-using ops::test::TestWeight;
 
 constexpr int kBlocks[] = {64, 128, 256};  // tokens of a block
-constexpr WeightFormat kFormats[] = {WeightFormat::fp8, WeightFormat::mxfp4, WeightFormat::bf16};
 
 struct Case {
   WeightFormat format;
@@ -27,36 +23,13 @@ std::string name_of(const Case& c) {
          ", groups " + std::to_string(c.groups) + ", rows " + std::to_string(c.count) + " of " + std::to_string(c.most);
 }
 
-Array<std::byte> packed(const TestWeight& weight) {
-  const WeightMatrix w = weight.matrix();
-  const int64_t scales =
-      w.format == WeightFormat::fp8 ? (w.rows + 31) / 32 * ((w.cols + 31) / 32) : w.rows * (w.cols / 32);
-  const int64_t bytes = w.format == WeightFormat::fp8     ? w.rows * w.cols
-                        : w.format == WeightFormat::mxfp4 ? w.rows * w.cols / 2
-                                                          : w.rows * w.cols * 2;
-  Array<std::byte> codes(bytes), scale(scales), result(packed_bytes(w.format, w.rows, w.cols));
-  codes.set({static_cast<const std::byte*>(w.data), static_cast<size_t>(bytes)});
-  if (w.format != WeightFormat::bf16) {
-    scale.set({reinterpret_cast<const std::byte*>(w.scale), static_cast<size_t>(scales)});
-  }
-  pack_matrix(nullptr,
-              {.format = w.format,
-               .rows = w.rows,
-               .cols = w.cols,
-               .data = codes.get(),
-               .scale = reinterpret_cast<const uint8_t*>(scale.get())},
-              0, result.get());
-  GANNET_CUDA_CHECK(cudaDeviceSynchronize());
-  return result;
-}
-
 // A weight and its input on the device, and the product in double.
 class Product {
  public:
   Product(const Case& c, Random& random)
       : case_(c),
         weight_(TestWeight::random(c.format, c.outputs, c.cols, random)),
-        packed_(packed(weight_)),
+        packed_(weight_),
         values_(random.activations(c.most * x_stride())),
         x_(to_bf16(values_)),
         count_(std::vector<int32_t>{static_cast<int32_t>(c.count)}) {}
@@ -65,16 +38,15 @@ class Product {
   int64_t y_stride() const { return case_.outputs + (case_.outputs % 8 == 0 ? 8 : 3); }
 
   Dense dense(Output output, void* y) const {
-    return {
-        .params = {.x = x_.get(),
-                   .x_stride = x_stride(),
-                   .count = count_.get(),
-                   .most = case_.most,
-                   .weight = {.format = case_.format, .rows = case_.outputs, .cols = case_.cols, .data = packed_.get()},
-                   .groups = case_.groups,
-                   .y = y,
-                   .y_stride = y_stride()},
-        .output = output};
+    return {.params = {.x = x_.get(),
+                       .x_stride = x_stride(),
+                       .count = count_.get(),
+                       .most = case_.most,
+                       .weight = packed_.matrix(),
+                       .groups = case_.groups,
+                       .y = y,
+                       .y_stride = y_stride()},
+            .output = output};
   }
 
   // All of y, that which nobody writes too.
@@ -136,7 +108,7 @@ class Product {
  private:
   Case case_;
   TestWeight weight_;
-  Array<std::byte> packed_;
+  PackedWeight packed_;
   std::vector<float> values_;
   Array<__nv_bfloat16> x_;
   Array<int32_t> count_;
@@ -187,7 +159,7 @@ TEST(CudaLinearMany, MatchesTheFormulaInDouble) {
 
 TEST(CudaLinearMany, NoRows) {
   Random random(2);
-  for (const WeightFormat format : kFormats) {
+  for (const WeightFormat format : kPackedFormats) {
     const Product product({format, 64, 64, 1, 128, 0}, random);
     for (const int block : kBlocks) product.run<float>(Output::f32, block);
   }
@@ -195,7 +167,7 @@ TEST(CudaLinearMany, NoRows) {
 
 TEST(CudaLinearMany, ARowDoesNotDependOnTheOthers) {
   Random random(3);
-  for (const WeightFormat format : kFormats) {
+  for (const WeightFormat format : kPackedFormats) {
     const Case c{format, 320, 672, 1, 280, 280};
     Product product(c, random);
     std::vector<std::vector<float>> all;
