@@ -59,10 +59,7 @@ class CudaModelBench final : public ModelBench {
       : config_(config),
         begin_(Clock::now()),
         pool_(block_layout(config, kBlockTokens), cache_blocks(options)),
-        forward_(
-            TensorSource(config, {.unique_experts = options.unique_experts}), pool_,
-            {.max_rows = options.max_rows, .max_sequences = options.max_sequences, .max_tokens = options.max_tokens},
-            make_hash(config), options.progress),
+        forward_(source_of(config, options), pool_, forward_options(options), make_hash(config), options.progress),
         startup_(since(begin_)) {
     for (int64_t slot = 0; slot < options.max_sequences; ++slot) {
       states_.emplace_back(config_, pool_, slot, SequenceState::Place::gpu);
