@@ -1,5 +1,6 @@
 #include "model/engram_hash.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -100,7 +101,8 @@ EngramHash::EngramHash(const Config& config, std::vector<int32_t> token_map)
     : token_map_(std::move(token_map)),
       pad_(token_map_.at(config.engram_pad_token_id)),
       heads_(config.engram_n_heads),
-      columns_((config.engram_max_ngram_size - 1) * config.engram_n_heads) {
+      columns_((config.engram_max_ngram_size - 1) * config.engram_n_heads),
+      reach_(config.engram_max_ngram_size - 1) {
   auto primes = engram_primes(config.engram_vocab_size, static_cast<int64_t>(config.engram_layer_ids.size()),
                               config.engram_max_ngram_size, config.engram_n_heads);
   for (size_t i = 0; i < config.engram_layer_ids.size(); ++i) {
@@ -115,6 +117,17 @@ EngramHash::EngramHash(const Config& config, std::vector<int32_t> token_map)
     }
     layers_.push_back(std::move(layer));
   }
+}
+
+std::vector<int32_t> EngramHash::history(std::span<const int32_t> ids) const {
+  std::vector<int32_t> history;
+  for (const int32_t id : ids.last(std::min<size_t>(ids.size(), reach_))) history.push_back(compressed(id));
+  return history;
+}
+
+void EngramHash::advance(int32_t current, std::vector<int32_t>& history) const {
+  history.push_back(current);
+  if (std::ssize(history) > reach_) history.erase(history.begin());
 }
 
 void EngramHash::rows(int64_t engram, int32_t current, std::span<const int32_t> history, int64_t* out) const {

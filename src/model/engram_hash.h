@@ -17,6 +17,11 @@ class EngramHash {
   int64_t columns() const { return columns_; }
   int32_t compressed(int32_t id) const { return token_map_[id]; }
 
+  // What n-grams can still reach behind these ids: the last compressed ids, nearest last.
+  std::vector<int32_t> history(std::span<const int32_t> ids) const;
+  // The token with compressed id `current` has been read.
+  void advance(int32_t current, std::vector<int32_t>& history) const;
+
   // Rows of the `engram`-th Engram layer for the token with compressed id `current`, whose predecessors' compressed ids
   // end with history.back(). Positions before the start read as pad. Writes columns() rows.
   void rows(int64_t engram, int32_t current, std::span<const int32_t> history, int64_t* out) const;
@@ -31,6 +36,7 @@ class EngramHash {
   int32_t pad_;  // compressed
   int64_t heads_;
   int64_t columns_;
+  int64_t reach_;  // tokens that n-grams look back
   std::vector<Layer> layers_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/quantize.h"
+#include "model/rope_table.h"
 #include "ops/attention_output/op.h"
 #include "ops/embed/op.h"
 #include "ops/engram/op.h"
@@ -26,16 +27,6 @@ namespace {
 
 // Rows scored against all entries at a time: bounds the score buffer, which grows with the context.
 constexpr int64_t kScoreRows = 16;
-
-std::vector<float> frequencies(const Config& config, bool compressed) {
-  const RopeScaling& yarn = config.rope_scaling;
-  return ops::rope_frequencies({.theta = compressed ? config.compress_rope_theta : config.rope_theta,
-                                .dim = config.qk_rope_head_dim,
-                                .factor = yarn.factor,
-                                .beta_fast = yarn.beta_fast,
-                                .beta_slow = yarn.beta_slow,
-                                .original_length = compressed ? yarn.original_max_position_embeddings : 0});
-}
 
 void find_all_rows(const Batch& batch, RowSet& set) {
   set.clear();
@@ -121,8 +112,8 @@ Model::Forward::Forward(const Checkpoint& checkpoint, const Device& device, cons
       quantize_(options.quantize_activations),
       max_rows_(options.max_rows),
       norm_eps_(static_cast<float>(config_.rms_norm_eps)),
-      local_frequencies_(frequencies(config_, false)),
-      compressed_frequencies_(frequencies(config_, true)),
+      local_frequencies_(rope_table(config_, RopeTable::local)),
+      compressed_frequencies_(rope_table(config_, RopeTable::compressed)),
       work_(config_, options.max_rows, options.max_tokens > 0 ? options.max_tokens : config_.max_position_embeddings) {
   if (hash_) work_.engram_rows.resize(config_.engram_layer_ids.size() * max_rows_ * hash_->columns());
 }
@@ -179,16 +170,11 @@ void Model::Forward::embed(const Batch& batch) {
 }
 
 std::vector<int32_t> Model::Forward::history(std::span<const int32_t> ids) const {
-  if (!hash_) return {};
-  const auto reach = std::min<size_t>(ids.size(), config_.engram_max_ngram_size - 1);
-  std::vector<int32_t> history;
-  for (const int32_t id : ids.last(reach)) history.push_back(hash_->compressed(id));
-  return history;
+  return hash_ ? hash_->history(ids) : std::vector<int32_t>();
 }
 
 void Model::Forward::hash_ngrams(const Batch& batch) {
   if (!hash_) return;
-  const auto reach = static_cast<size_t>(config_.engram_max_ngram_size - 1);
   for (const SequenceRows& sequence : batch.sequences) {
     std::vector<int32_t>& history = sequence.state->history();
     for (int64_t r = sequence.first_row; r < sequence.first_row + sequence.rows; ++r) {
@@ -197,8 +183,7 @@ void Model::Forward::hash_ngrams(const Batch& batch) {
         const auto engram = static_cast<int64_t>(e);
         hash_->rows(engram, current, history, &work_.engram_rows[(engram * max_rows_ + r) * hash_->columns()]);
       }
-      history.push_back(current);
-      if (history.size() > reach) history.erase(history.begin());
+      hash_->advance(current, history);
     }
   }
 }

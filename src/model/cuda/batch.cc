@@ -17,7 +17,6 @@ CudaBatch::CudaBatch(const Config& config, int64_t max_rows, int64_t max_sequenc
       max_sequences_(max_sequences),
       hash_(hash),
       table_sizes_(std::move(table_rows)),
-      reach_(config.engram_max_ngram_size - 1),
       engram_stride_(hash ? max_rows * hash->columns() : 0) {
   encoder_ = reserve_rows();
   decoder_ = reserve_rows();
@@ -151,8 +150,7 @@ void CudaBatch::fill_table_rows(const Batch& batch) {
         // Only synthetic tables have fewer rows than the hash knows.
         for (int64_t c = 0; c < columns; ++c) rows[c] %= table_sizes_[e];
       }
-      history.push_back(current);
-      if (std::ssize(history) > reach_) history.erase(history.begin());
+      hash_->advance(current, history);
     }
   }
 }

@@ -72,7 +72,6 @@ class CudaBatch {
   int64_t max_sequences_;
   const std::optional<EngramHash>& hash_;
   std::vector<int64_t> table_sizes_;  // rows of each table that there are
-  int64_t reach_;                     // n-grams look back that many tokens
 
   int64_t bytes_ = 0;
   RowSet encoder_, decoder_;

@@ -6,6 +6,7 @@
 #include "model/cuda/geometry.h"
 #include "model/cuda/memory_plan.h"
 #include "model/model.h"
+#include "model/rope_table.h"
 #include "ops/attention/sm90.h"
 #include "ops/cuda/check.h"
 #include "ops/embed/sm90.h"
@@ -17,7 +18,6 @@
 #include "ops/hyper_mix/sm90.h"
 #include "ops/index_scores/sm90.h"
 #include "ops/kv_insert/sm90.h"
-#include "ops/rope/op.h"
 
 namespace gannet {
 
@@ -28,16 +28,6 @@ namespace {
 
 // Up to that many rows the coefficients of a site are computed beside its sublayer; with more they fill the GPU.
 constexpr int64_t kSideRows = 64;
-
-std::vector<float> frequencies(const Config& config, bool compressed) {
-  const RopeScaling& yarn = config.rope_scaling;
-  return ops::rope_frequencies({.theta = compressed ? config.compress_rope_theta : config.rope_theta,
-                                .dim = config.qk_rope_head_dim,
-                                .factor = yarn.factor,
-                                .beta_fast = yarn.beta_fast,
-                                .beta_slow = yarn.beta_slow,
-                                .original_length = compressed ? yarn.original_max_position_embeddings : 0});
-}
 
 // Numbers of rows that graphs are captured for.
 std::vector<int64_t> ladder(int64_t max_rows) {
@@ -77,8 +67,8 @@ CudaForward::CudaForward(const TensorSource& source, const BlockPool& pool, cons
     GANNET_CUDA_CHECK(cudaMemcpy(device, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
     return device;
   };
-  local_frequencies_ = upload(frequencies(config_, false));
-  compressed_frequencies_ = upload(frequencies(config_, true));
+  local_frequencies_ = upload(rope_table(config_, RopeTable::local));
+  compressed_frequencies_ = upload(rope_table(config_, RopeTable::compressed));
   for (cudaStream_t* stream : {&stream_, &mix_stream_, &engram_stream_}) {
     GANNET_CUDA_CHECK(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
   }
@@ -111,11 +101,7 @@ std::string CudaForward::memory_text() const {
 }
 
 std::vector<int32_t> CudaForward::history(std::span<const int32_t> ids) const {
-  if (!hash_) return {};
-  const auto reach = std::min<size_t>(ids.size(), config_.engram_max_ngram_size - 1);
-  std::vector<int32_t> history;
-  for (const int32_t id : ids.last(reach)) history.push_back(hash_->compressed(id));
-  return history;
+  return hash_ ? hash_->history(ids) : std::vector<int32_t>();
 }
 
 void CudaForward::pin(std::span<float> memory) {
