@@ -160,9 +160,8 @@ __global__ __launch_bounds__(kMaxThreads) void gate_kernel(EngramGateParams p) {
   wait_for_previous_launch();
   const int64_t row = blockIdx.x / kStreams, j = blockIdx.x % kStreams;
   if (row >= *p.count) return;
-  const int64_t kv_row = p.batch_rows == nullptr ? row : p.batch_rows[row];
-  const float* key = p.kv + (kv_row * (kStreams + 1) + j) * p.hidden;
-  const float* value = p.kv + (kv_row * (kStreams + 1) + kStreams) * p.hidden;
+  const float* key = p.kv + (row * (kStreams + 1) + j) * p.hidden;
+  const float* value = p.kv + (row * (kStreams + 1) + kStreams) * p.hidden;
   __nv_bfloat16* stream = p.streams + (row * kStreams + j) * p.hidden;
 
   uint4 h[kVectors];

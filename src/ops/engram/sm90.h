@@ -24,9 +24,8 @@ void engram_gather(cudaStream_t stream, const EngramGatherParams& params);
 
 // The gated value added to the streams.
 struct EngramGateParams {
-  const float* kv = nullptr;  // [most, 5 * hidden]: the product with wkv: a key for each stream, then the value
-  const int32_t* batch_rows = nullptr;  // [most] or null: row of kv that belongs to each row of the streams
-  const int32_t* count = nullptr;       // [1]
+  const float* kv = nullptr;       // [most, 5 * hidden]: the product with wkv: a key for each stream, then the value
+  const int32_t* count = nullptr;  // [1]
   int64_t most = 0;
   int64_t hidden = 0;
   const __nv_bfloat16* q_weight = nullptr;  // [4, hidden]

@@ -101,27 +101,24 @@ TEST(PinnedMemory, HoldsZerosThatTheDeviceReads) {
 constexpr float kEps = 1e-20F;
 
 struct Gate {
-  int64_t count, most, hidden, kv_rows;
+  int64_t count, most, hidden;
   std::vector<float> streams, kv, q_weight, k_weight;
-  std::vector<int32_t> batch_rows;
 
   Gate(int64_t rows, int64_t most_rows, int64_t hidden_size, uint32_t seed)
-      : count(rows), most(most_rows), hidden(hidden_size), kv_rows(most_rows + 3) {
+      : count(rows), most(most_rows), hidden(hidden_size) {
     Random random(seed);
     streams = random.activations(most * 4 * hidden);
-    kv = random.normals(kv_rows * 5 * hidden, 3);
+    kv = random.normals(most * 5 * hidden, 3);
     for (const uint16_t code : random.norm_weights(4 * hidden)) q_weight.push_back(bf16_to_float(code));
     for (const uint16_t code : random.norm_weights(4 * hidden)) k_weight.push_back(bf16_to_float(code));
-    for (int64_t r = 0; r < most; ++r) batch_rows.push_back(static_cast<int32_t>(random.integer(0, kv_rows - 1)));
   }
 };
 
-std::vector<__nv_bfloat16> run(const Gate& g, bool mapped) {
+std::vector<__nv_bfloat16> run(const Gate& g) {
   const Array<__nv_bfloat16> streams(to_bf16(g.streams)), q(to_bf16(g.q_weight)), k(to_bf16(g.k_weight));
   const Array<float> kv(g.kv);
-  const Array<int32_t> batch_rows(g.batch_rows), counts(std::vector{static_cast<int32_t>(g.count)});
+  const Array<int32_t> counts(std::vector{static_cast<int32_t>(g.count)});
   engram_gate(nullptr, {.kv = kv.get(),
-                        .batch_rows = mapped ? batch_rows.get() : nullptr,
                         .count = counts.get(),
                         .most = g.most,
                         .hidden = g.hidden,
@@ -147,10 +144,10 @@ double gate_in_double(const Gate& g, const float* h, const float* key, int64_t j
   return 1 / (1 + std::exp(-std::copysign(std::sqrt(std::max(std::fabs(dot), 1e-6)), dot)));
 }
 
-void expect_matches(const Gate& g, bool mapped) {
-  const auto actual = to_float(run(g, mapped));
+void expect_matches(const Gate& g) {
+  const auto actual = to_float(run(g));
   for (int64_t r = 0; r < g.most; ++r) {
-    const float* kv = &g.kv[(mapped ? g.batch_rows[r] : r) * 5 * g.hidden];
+    const float* kv = &g.kv[r * 5 * g.hidden];
     for (int64_t j = 0; j < 4; ++j) {
       const float* h = &g.streams[(r * 4 + j) * g.hidden];
       const double gate = r < g.count ? gate_in_double(g, h, kv + j * g.hidden, j) : 0;
@@ -170,21 +167,20 @@ TEST(CudaEngramGate, MatchesTheFormulasInDouble) {
                                             {2, 2, 5120},
                                             {1, 1, 8192}}) {
     SCOPED_TRACE(std::to_string(count) + " of " + std::to_string(most) + " rows, hidden " + std::to_string(hidden));
-    expect_matches(Gate(count, most, hidden, 1), false);
-    expect_matches(Gate(count, most, hidden, 2), true);
+    expect_matches(Gate(count, most, hidden, 1));
   }
 }
 
 TEST(CudaEngramGate, RepeatsBitForBitAndRowsStandAlone) {
   const int64_t hidden = 1280;
   const Gate all(6, 6, hidden, 3);
-  const auto first = run(all, true);
-  for (int i = 0; i < 30; ++i) ASSERT_TRUE(same_bits(run(all, true), first));
+  const auto first = run(all);
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(same_bits(run(all), first));
   Gate alone = all;
   alone.count = 1;
   std::copy_n(all.streams.begin() + 4 * 4 * hidden, 4 * hidden, alone.streams.begin());
-  alone.batch_rows[0] = all.batch_rows[4];
-  EXPECT_EQ(std::memcmp(run(alone, true).data(), &first[4 * 4 * hidden], 8 * hidden), 0);
+  std::copy_n(all.kv.begin() + 4 * 5 * hidden, 5 * hidden, alone.kv.begin());
+  EXPECT_EQ(std::memcmp(run(alone).data(), &first[4 * 4 * hidden], 8 * hidden), 0);
 }
 
 // ---- Benchmarks ----

@@ -22,14 +22,4 @@ struct HeadInputParams {
 };
 void head_input(cudaStream_t stream, const HeadInputParams& params);
 
-// The largest logit of each row and its id, of equal ones the lowest; NaN never wins.
-struct ArgmaxParams {
-  const float* logits = nullptr;  // [most, vocabulary]
-  const int32_t* count = nullptr;
-  int64_t most = 0;
-  int64_t vocabulary = 0;
-  int32_t* ids = nullptr;  // [most]
-};
-void argmax(cudaStream_t stream, const ArgmaxParams& params);
-
 }  // namespace gannet::ops::cuda

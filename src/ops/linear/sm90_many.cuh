@@ -109,4 +109,19 @@ void multiply_blocks(cudaStream_t stream, const Dense& dense, int tokens) {
   return multiply_dense<Form<format, output, 2, 1, 64, 10 - 3 * kWide>>(stream, dense);
 }
 
+// Only the shared expert, in fp8, is a gate-up pair here.
+template <WeightFormat format>
+void multiply_format(cudaStream_t stream, const Dense& dense, int tokens) {
+  switch (dense.output) {
+    case Output::f32:
+      return multiply_blocks<format, Output::f32>(stream, dense, tokens);
+    case Output::bf16:
+      return multiply_blocks<format, Output::bf16>(stream, dense, tokens);
+    case Output::q8:
+      return multiply_blocks<format, Output::q8>(stream, dense, tokens);
+    case Output::swiglu:
+      if constexpr (format == WeightFormat::fp8) multiply_blocks<format, Output::swiglu>(stream, dense, tokens);
+  }
+}
+
 }  // namespace gannet::ops::cuda::many_rows
