@@ -7,6 +7,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "base/cuda_error.h"
 #include "cache/sequence_state.h"
 #include "engine/engine_test_fixture.h"
 
@@ -294,10 +295,11 @@ struct Ended {
 // Fails where it is told to.
 class Failing : public TokenConstraint {
  public:
-  enum class Where { mask, accept, step };
+  enum class Where { mask, accept, step, device };
   explicit Failing(Where where) : where_(where) {}
   bool active() const override {
     if (where_ == Where::step) throw std::runtime_error("no memory for the step");
+    if (where_ == Where::device) throw CudaError("an illegal memory access");
     return true;
   }
   void fill_mask(std::span<uint32_t> mask) override {
@@ -331,6 +333,14 @@ TEST(Batching, AFailingConstraintEndsItsRequestOnly) {
   }
   EXPECT_EQ(other->reason(), FinishReason::length);
   EXPECT_TRUE(engine->health());
+}
+
+TEST(Batching, ALostDeviceIsTheEndAtOnce) {
+  const auto engine = open_engine(many());
+  EXPECT_FALSE(outcome_with(*engine, Failing::Where::device));
+  const Status health = engine->health();
+  ASSERT_FALSE(health);
+  EXPECT_THAT(health.error().message, HasSubstr("the GPU failed: an illegal memory access"));
 }
 
 TEST(Batching, AnEngineThatLosesStepAfterStepSaysSo) {
