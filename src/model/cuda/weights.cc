@@ -154,7 +154,7 @@ CudaLayerWeights CudaWeights::load_layer(int64_t n, const LayerPlan& plan) {
 
 void CudaWeights::load_attention(CudaLayerWeights& layer, int64_t n, const LayerPlan& plan) {
   const std::string p = fmt::format("layers.{}.attn.", n);
-  layer.sink = f32(p + "attn_sink", 0);
+  layer.sink = f32(p + "attn_sink", 0, 0);
   layer.q_norm = bf16(p + "q_norm.weight", 1);
   layer.kv_norm = bf16(p + "kv_norm.weight", 1);
   layer.input = matrix({p + "wq_a", p + "wkv"});
@@ -178,7 +178,7 @@ void CudaWeights::load_attention(CudaLayerWeights& layer, int64_t n, const Layer
 void CudaWeights::load_experts(CudaLayerWeights& layer, int64_t n) {
   const std::string p = fmt::format("layers.{}.ffn.", n);
   layer.gate = matrix({p + "gate"});
-  layer.gate_bias = f32(p + "gate.bias", 0);
+  layer.gate_bias = f32(p + "gate.bias", 0, 0);
   std::vector<ops::cuda::ExpertWeights> unique;
   for (int64_t e = 0; e < source_.unique_experts(); ++e) {
     const PackedMatrix up = gate_up(fmt::format("{}experts.{}", p, e));
@@ -294,21 +294,19 @@ PackedMatrix CudaWeights::gate_up(const std::string& expert) {
 
 CudaHyperSite CudaWeights::site(const std::string& name) {
   const float size = 1 / std::sqrt(static_cast<float>(source_.config().hc_mult * source_.config().hidden_size));
-  return {.fn = f32(name + "_fn", size), .base = f32(name + "_base", 0), .scale = f32(name + "_scale", 1)};
+  return {.fn = f32(name + "_fn", 0, size), .base = f32(name + "_base", 0, 0), .scale = f32(name + "_scale", 1, 0)};
 }
 
-// Synthetic values alternate around 0 with that size.
-const float* CudaWeights::f32(const std::string& name, float synthetic_value) {
+const float* CudaWeights::f32(const std::string& name, float mean, float deviation) {
   const TensorSpec& spec = source_.spec(name);
-  const int64_t n = spec.bytes() / static_cast<int64_t>(sizeof(float));
-  auto* device = arena_.get<float>(n);
+  auto* device = arena_.get<float>(spec.bytes() / static_cast<int64_t>(sizeof(float)));
   std::vector<float> values;
   const void* from = source_.bytes(name);
   if (from == nullptr) {
     std::mt19937 random(static_cast<uint32_t>(seed_++));
-    std::normal_distribution<float> normal(0, synthetic_value);
-    values.resize(n);
-    for (float& value : values) value = synthetic_value == 0 || synthetic_value == 1 ? synthetic_value : normal(random);
+    std::normal_distribution<float> normal;
+    values.resize(spec.bytes() / sizeof(float));
+    for (float& value : values) value = mean + deviation * normal(random);
     from = values.data();
   }
   GANNET_CUDA_CHECK(cudaMemcpy(device, from, static_cast<size_t>(spec.bytes()), cudaMemcpyHostToDevice));

@@ -92,7 +92,8 @@ class CudaWeights {
   ops::cuda::PackedMatrix matrix(const std::vector<std::string>& names);
   ops::cuda::PackedMatrix gate_up(const std::string& expert);
   CudaHyperSite site(const std::string& name);
-  const float* f32(const std::string& name, float synthetic_value);
+  // Synthetic values are normal around `mean`.
+  const float* f32(const std::string& name, float mean, float deviation);
   const __nv_bfloat16* bf16(const std::string& name, float synthetic_size);
 
   ops::WeightMatrix host_matrix(const std::string& name) const;
