@@ -1,56 +1,14 @@
 #include "server/answer_memory.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "text/chat_encoder.h"
-#include "text/json.h"
+#include "text/json_value.h"
 
 namespace gannet::server {
 namespace {
-
-using text::Json;
-
-std::optional<double> number(const Json& value) {
-  if (const auto* real = std::get_if<double>(&value.value())) return *real;
-  if (const auto* whole = std::get_if<int64_t>(&value.value())) return static_cast<double>(*whole);
-  if (const auto* natural = std::get_if<uint64_t>(&value.value())) return static_cast<double>(*natural);
-  return {};
-}
-
-bool is_real(const Json& value) {
-  return std::holds_alternative<double>(value.value());
-}
-
-bool same_value(const Json& left, const Json& right);
-
-// Keys are unique.
-bool same_members(const Json& left, const Json& right) {
-  const auto& members = *left.object();
-  if (members.size() != right.object()->size()) return false;
-  return std::all_of(members.begin(), members.end(), [&right](const auto& member) {
-    const Json* other = right.find(member.first);
-    return other != nullptr && same_value(member.second, *other);
-  });
-}
-
-// An integer equals a float of the same value, as JavaScript writes 1.0 as 1; two integers must be equal to the digit.
-bool same_value(const Json& left, const Json& right) {
-  if (left.object() != nullptr && right.object() != nullptr) return same_members(left, right);
-  if (left.array() != nullptr && right.array() != nullptr) {
-    return std::equal(left.array()->begin(), left.array()->end(), right.array()->begin(), right.array()->end(),
-                      same_value);
-  }
-  if (is_real(left) || is_real(right)) {
-    const auto one = number(left);
-    const auto other = number(right);
-    return one && other && *one == *other;
-  }
-  if (left.string() != nullptr && right.string() != nullptr) return *left.string() == *right.string();
-  return left.value().index() == right.value().index() && text::compact_json(left) == text::compact_json(right);
-}
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
@@ -89,7 +47,7 @@ bool same_json(const std::string& left, const std::string& right) {
   if (left == right) return true;
   const auto one = text::parse_json(left);
   const auto other = text::parse_json(right);
-  return one && other && same_value(*one, *other);
+  return one && other && text::same_value(*one, *other);
 }
 
 void AnswerMemory::remember(Turn turn) {

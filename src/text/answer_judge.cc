@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "text/json_value.h"
+
 namespace gannet::text {
 namespace {
 
@@ -80,33 +82,6 @@ std::optional<double> last_number(std::string_view text) {
   return value;
 }
 
-// Of any kind of number. Integers beyond 2^53 may compare equal to their neighbours.
-std::optional<double> as_number(const Json& value) {
-  if (const auto* number = std::get_if<int64_t>(&value.value())) return static_cast<double>(*number);
-  if (const auto* number = std::get_if<uint64_t>(&value.value())) return static_cast<double>(*number);
-  if (const auto* number = std::get_if<double>(&value.value())) return *number;
-  return std::nullopt;
-}
-
-// The order of keys does not count, and 1 is 1.0.
-bool same(const Json& a, const Json& b) {
-  if (a.is_number() && b.is_number()) return as_number(a) == as_number(b);
-  if (a.value().index() != b.value().index()) return false;
-  if (const auto* list = a.array()) {
-    return std::equal(list->begin(), list->end(), b.array()->begin(), b.array()->end(), same);
-  }
-  if (const auto* members = a.object()) {
-    return members->size() == b.object()->size() &&
-           std::all_of(members->begin(), members->end(), [&b](const auto& member) {
-             const Json* other = b.find(member.first);
-             return other != nullptr && same(member.second, *other);
-           });
-  }
-  if (const auto* text = a.string()) return *text == *b.string();
-  if (const auto* boolean = a.boolean()) return *boolean == *b.boolean();
-  return true;  // null
-}
-
 constexpr std::array<std::string_view, 7> kTypes = {"null",   "boolean", "integer", "number",
                                                     "string", "array",   "object"};
 
@@ -149,7 +124,7 @@ bool has_type(const Json& value, const std::string& type) {
   if (type == "array") return value.is_array();
   if (type == "object") return value.is_object();
   if (!value.is_number()) return false;
-  return type == "number" || *as_number(value) == std::trunc(*as_number(value));
+  return type == "number" || *number_of(value) == std::trunc(*number_of(value));
 }
 
 bool conforms(const Json& value, const Json& schema);
@@ -176,8 +151,8 @@ bool conforms(const Json& value, const Json& schema) {
   const Json* type = schema.find("type");
   if (type != nullptr && !has_type(value, *type->string())) return false;
   const Json* constant = schema.find("const");
-  if (constant != nullptr && !same(value, *constant)) return false;
-  const auto is_value = [&value](const Json& option) { return same(value, option); };
+  if (constant != nullptr && !same_value(value, *constant)) return false;
+  const auto is_value = [&value](const Json& option) { return same_value(value, option); };
   const Json* options = schema.find("enum");
   if (options != nullptr && std::none_of(options->array()->begin(), options->array()->end(), is_value)) return false;
   const Json* items = schema.find("items");
@@ -213,7 +188,7 @@ Status AnswerJudge::add_rule(const std::string& name, const Json& value) {
     if (!value.is_string()) return wrong_kind(name, value, "a string");
     exact_ = std::string(trimmed(*value.string()));
   } else if (name == "number") {
-    number_ = as_number(value);
+    number_ = number_of(value);
     if (!number_) return wrong_kind(name, value, "a number");
   } else if (name == "contains") {
     const Json::Array list = value.is_array() ? *value.array() : Json::Array{value};
@@ -264,7 +239,7 @@ bool AnswerJudge::accepts_content(std::string_view content) const {
 bool AnswerJudge::accepts_json(std::string_view content) const {
   const auto value = parse_json(content);
   if (!value) return false;
-  return (!json_ || same(*value, *json_)) && (!schema_ || conforms(*value, *schema_));
+  return (!json_ || same_value(*value, *json_)) && (!schema_ || conforms(*value, *schema_));
 }
 
 bool AnswerJudge::accepts_calls(const std::vector<ParsedCall>& found) const {
@@ -274,7 +249,7 @@ bool AnswerJudge::accepts_calls(const std::vector<ParsedCall>& found) const {
   for (const ParsedCall& call : found) {
     const auto arguments = parse_json(call.arguments);
     const auto match = std::find_if(missing.begin(), missing.end(), [&](const Call& wanted) {
-      return wanted.name == call.name && arguments && same(*arguments, wanted.arguments);
+      return wanted.name == call.name && arguments && same_value(*arguments, wanted.arguments);
     });
     if (match == missing.end()) return false;
     missing.erase(match);

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "text/grammar/schema_keywords.h"
+#include "text/json_value.h"
 
 namespace gannet::text::grammar {
 namespace {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "text/json_value.h"
+
 namespace gannet::text::grammar {
 namespace {
 
@@ -204,13 +206,6 @@ Result<SchemaView> view_alternatives(const Json& schema, std::string_view keywor
 }
 
 }  // namespace
-
-std::optional<double> number_of(const Json& value) {
-  if (const auto* number = std::get_if<int64_t>(&value.value())) return static_cast<double>(*number);
-  if (const auto* number = std::get_if<uint64_t>(&value.value())) return static_cast<double>(*number);
-  if (const auto* number = std::get_if<double>(&value.value())) return *number;
-  return {};
-}
 
 Result<SchemaView> view_schema(const Json& schema, const std::string& path) {
   if (const bool* all = schema.boolean()) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,9 +44,6 @@ Result<SchemaView> view_schema(const Json& schema, const std::string& path);
 
 // The schema that a local reference ("#", "#/$defs/x") names inside `root`.
 Result<const Json*> resolve_reference(const Json& root, const Json& schema, const std::string& path);
-
-// A number as a double; nothing for other values.
-std::optional<double> number_of(const Json& value);
 
 // The number of a keyword that counts something; `absent` without it.
 Result<int64_t> count_keyword(const Json& schema, std::string_view keyword, int64_t absent, const std::string& path);

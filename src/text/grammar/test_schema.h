@@ -6,13 +6,11 @@
 #include <string>
 
 #include "text/grammar/schema_keywords.h"
-#include "text/json.h"
+#include "text/json_value.h"
 #include "text/utf8.h"
 
 // Judges values by JSON schemas in the plainest way, for the tests of this folder.
 namespace gannet::text::test_schema {
-
-using grammar::number_of;
 
 inline size_t length_of(const std::string& text) {
   size_t length = 0;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "text/json_value.h"
 #include "text/utf8.h"
 
 namespace gannet::text {
@@ -19,20 +20,12 @@ std::string shown(std::string_view value) {
 }
 
 Result<double> number_of(const Json& value, std::string_view path, double low, double high) {
-  double number = 0;
-  if (const auto* real = std::get_if<double>(&value.value())) {
-    number = *real;
-  } else if (const auto* whole = std::get_if<int64_t>(&value.value())) {
-    number = static_cast<double>(*whole);
-  } else if (const auto* natural = std::get_if<uint64_t>(&value.value())) {
-    number = static_cast<double>(*natural);
-  } else {
-    return wrong_type(path, "a number", value);
-  }
-  if (!(number >= low && number <= high)) {
+  const auto number = number_of(value);
+  if (!number) return wrong_type(path, "a number", value);
+  if (!(*number >= low && *number <= high)) {
     return invalid_input("{}: {} is out of range; expected {} to {}", path, python_json(value), low, high);
   }
-  return number;
+  return *number;
 }
 
 Result<Json> parse_body(std::string_view body) {
