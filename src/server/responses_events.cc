@@ -58,17 +58,12 @@ void ResponsesWriter::take(const Answer& answer, const Answer::Step& step, std::
   for (const auto& delta : step.deltas) take_delta(answer, delta, out);
 }
 
-OrderedJson ResponsesWriter::take_logprobs(const std::string& text) {
-  if (!shows_logprobs_) return OrderedJson::array();
-  return token_logprobs_json(*tokenizer_, tokens_.take(text));
-}
-
 void ResponsesWriter::take_delta(const Answer& answer, const Delta& delta, std::string& out) {
   switch (delta.kind) {
     case Delta::Kind::reasoning:
     case Delta::Kind::content: {
       const bool is_reasoning = delta.kind == Delta::Kind::reasoning;
-      OrderedJson logprobs = take_logprobs(delta.text);
+      const auto tokens = tokens_.take(delta.text);  // none without logprobs
       if (is_reasoning && !shows_reasoning_) return;
       const Item kind = is_reasoning ? Item::reasoning : Item::message;
       if (open_ != kind) open_text(kind, out);
@@ -77,6 +72,7 @@ void ResponsesWriter::take_delta(const Answer& answer, const Delta& delta, std::
       event["content_index"] = 0;
       event["delta"] = delta.text;
       if (!is_reasoning) {
+        OrderedJson logprobs = token_logprobs_json(*tokenizer_, tokens);
         for (const auto& entry : logprobs) logprobs_.push_back(entry);
         event["logprobs"] = std::move(logprobs);
       }

@@ -41,7 +41,6 @@ class ResponsesWriter {
   void close_text(std::string& out);
   void close_call(std::string& out);
   OrderedJson text_part(const std::string& text, const OrderedJson& logprobs) const;
-  OrderedJson take_logprobs(const std::string& text);
   // An event about the open item.
   OrderedJson item_event(const char* type) const;
   void write(OrderedJson event, std::string& out);
