@@ -121,8 +121,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void begin_record();
   void end_record();
   void send_request_id();
-  template <class Call>
-  auto guarded(const HttpRequest& request, Call call) const -> decltype(call());
+  template <class About, class Call>
+  auto guarded(const About& request, Call call) const -> decltype(call());
   std::function<void()> wake_up();
 
   void arm_deadline(std::chrono::milliseconds time);
@@ -411,8 +411,9 @@ awaitable<bool> Connection::read_body(Parser& parser) {
 
 // ---- handling
 
-template <class Call>
-auto Connection::guarded(const HttpRequest& request, Call call) const -> decltype(call()) {
+// Runs `call`; what it throws becomes an answer. `request`: an HttpRequest, or the record of one.
+template <class About, class Call>
+auto Connection::guarded(const About& request, Call call) const -> decltype(call()) {
   const LogContext context(request.id);
   try {
     return call();
@@ -591,13 +592,8 @@ awaitable<void> Connection::send_pieces(StreamedAnswer& answer, bool chunked) {
 }
 
 std::optional<HttpResponse> Connection::poll(WholeAnswer& answer) const {
-  const LogContext context(record_.id);
-  try {
-    return answer.poll();
-  } catch (const std::exception& error) {
-    spdlog::error("{} {} failed inside the server: {}", record_.method, record_.path, error.what());
-    return context_.error_page(500, "the server failed while it answered this request", record_.path);
-  }
+  const auto call = [&] { return answer.poll(); };
+  return guarded(record_, call);
 }
 
 // What it throws ends the connection: a part of the answer has been sent already.
