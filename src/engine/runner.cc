@@ -133,7 +133,7 @@ void Runner::make_batch(const StepPlan& step) {
     part.request->tokens.append_to(batch_.ids, static_cast<size_t>(part.start), static_cast<size_t>(part.rows));
     for (int64_t r = batch_.rows() - logit_rows(part); r < batch_.rows(); ++r) {
       batch_.logit_rows.push_back(static_cast<int32_t>(r));
-      if (model_.model().gives_candidates()) batch_.candidates_only.push_back(candidates_suffice(part) ? 1 : 0);
+      if (model_.model().gives_candidates()) batch_.candidates_only.push_back(chooses_among_candidates(part) ? 1 : 0);
     }
   }
 }
@@ -201,9 +201,10 @@ void Runner::sample_guarded(const StepPlan& step, int64_t index, int64_t first_l
   out.error = Error{ErrorKind::failed, fmt::format("no next token could be chosen: {}", error)};
 }
 
-bool Runner::candidates_suffice(const StepPart& part) const {
+bool Runner::chooses_among_candidates(const StepPart& part) const {
   const LiveRequest& request = *part.request;
-  return part.samples && !part.prompt_logprobs && request.request.constraint == nullptr &&
+  return model_.model().gives_candidates() && part.samples && !part.prompt_logprobs &&
+         request.request.constraint == nullptr &&
          request.sampler.candidates_suffice(part.end() - request.prompt_tokens);
 }
 
@@ -219,13 +220,13 @@ void Runner::sample_part(const StepPart& part, int64_t first_logits, std::span<c
     }
   }
   if (!part.samples) return;
-  if (candidates_suffice(part) && model_.model().gives_candidates()) {
-    const RowCandidates& likeliest = candidates_[first_logits];
-    out.token = request.sampler.choose_among(likeliest.logits, likeliest.ids, part.end() - request.prompt_tokens);
-    return;
-  }
   // The answer's tokens up to this row; others may be planned already.
   const int64_t generated = part.end() - request.prompt_tokens;
+  if (chooses_among_candidates(part)) {
+    const RowCandidates& likeliest = candidates_[first_logits];
+    out.token = request.sampler.choose_among(likeliest.logits, likeliest.ids, generated);
+    return;
+  }
   out.token = request.sampler.choose(row(logit_rows(part) - 1), generated, mask);
   if (request.request.constraint != nullptr) request.request.constraint->accept(out.token->id);
 }

@@ -71,7 +71,7 @@ class Runner {
   void start_masks(const StepPlan& step);
   void keep_windows(const StepPlan& step);
   StepResult sample(const StepPlan& step);
-  bool candidates_suffice(const StepPart& part) const;
+  bool chooses_among_candidates(const StepPart& part) const;
   void sample_part(const StepPart& part, int64_t first_logits, std::span<const uint32_t> mask, StepResult::Part& out);
   void sample_guarded(const StepPlan& step, int64_t index, int64_t first_logits, StepResult::Part& out);
   int64_t logit_rows(const StepPart& part) const;

@@ -64,6 +64,10 @@ bool penalizes(const SamplingParams& params) {
   return params.repetition_penalty != 1 || params.presence_penalty != 0 || params.frequency_penalty != 0;
 }
 
+selection::Filters filters(const SamplingParams& params) {
+  return {.temperature = params.temperature, .top_k = params.top_k, .top_p = params.top_p, .min_p = params.min_p};
+}
+
 std::vector<int32_t> distinct(std::span<const int32_t> ids) {
   int32_t last = -1;
   for (const int32_t id : ids) last = std::max(last, id);
@@ -109,9 +113,7 @@ Token Sampler::choose(std::span<float> logits, int64_t generated, std::span<cons
   } else if (params_.temperature == 0) {
     token.id = static_cast<int32_t>(std::find(logits.begin(), logits.end(), top) - logits.begin());
   } else {
-    const selection::Filters filters{
-        .temperature = params_.temperature, .top_k = params_.top_k, .top_p = params_.top_p, .min_p = params_.min_p};
-    token.id = selection::draw(logits, filters, uniform_number(seed_, generated));
+    token.id = selection::draw(logits, filters(params_), uniform_number(seed_, generated));
   }
   add_logprobs(original, params_.logprobs, token);
   remember(token.id);
@@ -142,9 +144,7 @@ Token Sampler::choose_among(std::span<const float> logits, std::span<const int32
   } else if (params_.temperature == 0) {
     token.id = their_ids.front();
   } else {
-    const selection::Filters filters{
-        .temperature = params_.temperature, .top_k = params_.top_k, .top_p = params_.top_p, .min_p = params_.min_p};
-    token.id = their_ids[selection::draw(possible, filters, uniform_number(seed_, generated))];
+    token.id = their_ids[selection::draw(possible, filters(params_), uniform_number(seed_, generated))];
   }
   remember(token.id);
   return token;
