@@ -2,7 +2,7 @@
 
     python -m nano.make_eval --corpus DIR --out ../models/nano/eval [--seed N]
 
-Needs no packages. One file of JSON lines for each family (models/nano/README.md says what a line holds), and lines.txt,
+Needs no packages. One file of JSON lines for each family (README.md says what a line holds), and lines.txt,
 from which the command puts the long documents of recall together. What is held out is what `data/` holds out: operands,
 facts, values and contents in the split "test", wordings, tools and keys as well in the split "wording".
 """
