@@ -234,7 +234,7 @@ void add_bench_throughput(Command& bench) {
   Command command = bench.subcommand("throughput", "Decode steps of growing batches of the released shape");
   add_synthetic_options(command, options->model);
   command.option("--context", options->context, 128, 1'000'000, "Tokens of every sequence");
-  command.option("--sequences", options->sequences, 1, 4096, "The largest batch");
+  command.option("--sequences", options->sequences, 1, 4096, "Batches double up to this one");
   command.example("gannet bench throughput --device cuda --synthetic released --unique-experts 128");
   command.action([options] { return throughput(*options); });
 }
