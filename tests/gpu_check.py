@@ -44,7 +44,8 @@ class Checks:
         self.gannet = gannet
         self.model = model
         self.failures = 0
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gannet-gpu-"))
+        self.temporary = tempfile.TemporaryDirectory(prefix="gannet-gpu-")
+        self.folder = pathlib.Path(self.temporary.name)
 
     def run(self, *arguments, text=None):
         command = [self.gannet, *map(str, arguments)]
