@@ -1,5 +1,6 @@
 #include "engine/runner.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -140,8 +141,10 @@ void Runner::make_batch(const StepPlan& step) {
 
 void Runner::begin_sequence(const StepPart& part) {
   SequenceState& state = states_[part.slot];
+  // As far as n-grams look back.
+  const int64_t reach = std::min(part.start, model_.config().engram_max_ngram_size);
   std::vector<int32_t> before;
-  part.request->tokens.append_to(before, 0, static_cast<size_t>(part.start));
+  part.request->tokens.append_to(before, static_cast<size_t>(part.start - reach), static_cast<size_t>(reach));
   state.begin({.blocks = part.blocks,
                .first = part.begin->first,
                .cached = part.begin->cached,
