@@ -457,6 +457,31 @@ class ModelTest(CliTest):
         self.refused_by_all(model, [index])
 
 
+class DeviceTest(CliTest):
+    def test_without_a_gpu(self):
+        cuda = json.loads(gannet("version", "--json").stdout)["cuda"]
+        if cuda["usable_here"]:
+            self.skipTest(f"this machine has {cuda['usable_here']}")
+        status = 1 if cuda["built_in"] else 2
+        said = "no GPU can be used: " + cuda["obstacle"] if cuda["built_in"] else "was built without CUDA"
+        for command in (
+            ("logits", self.small, "--ids", self.ids, "--out", self.root / "out.safetensors"),
+            ("generate", "nano", "--prompt", "a"),
+            ("serve", "nano", "--port", "0"),
+            ("bench", "ops", "--rows", "1"),
+            ("bench", "latency"),
+            ("bench", "throughput"),
+        ):
+            done = gannet(*command, "--device", "cuda")
+            with self.subTest(command=command[:2]):
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertIn(said, done.stderr.decode())
+                self.assertEqual(done.stdout, b"")
+
+    def test_whole_passes_are_measured_on_gpus(self):
+        self.refused("bench", "latency", "--device", "cpu", parts=["--device is 'cpu'", "cuda only"])
+
+
 class GenerateTest(CliTest):
     def generate(self, *arguments, **keywords):
         return self.run_well("generate", self.small, "--max-tokens", 8, "--seed", 5, *arguments, **keywords)
