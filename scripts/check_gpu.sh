@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 build=${1:-build}
 passed=0
 failed=0
+pids=()
 
 check() {  # check NAME COMMAND...
   local name=$1
@@ -25,12 +26,21 @@ check() {  # check NAME COMMAND...
 }
 
 check "kernels" "$build/gannet-gpu-test" --gtest_brief=1
-# The checkers are a hundred times slower. racecheck is known to report the ring of weights (docs/gpu.md).
+# The checkers are a hundred times slower, so all three run at once. racecheck is known to report the ring of weights
+# (docs/gpu.md).
 long='*Benchmark*:*Repeat*:*LongContexts*:*MoreThanHalfAMillion*:*ReleasedWidths*:*LargeChunk*'
+tools=(memcheck racecheck initcheck)
 if sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null); then
-  for tool in memcheck racecheck initcheck; do
-    check "$tool" "$sanitizer" --tool $tool --error-exitcode 1 "$build/gannet-gpu-test" --gtest_brief=1 \
-      --gtest_filter="-$long"
+  reports=$(mktemp -d)
+  trap 'rm -rf "$reports"' EXIT
+  for tool in "${tools[@]}"; do
+    "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/gannet-gpu-test" --gtest_brief=1 --gtest_filter="-$long" \
+      >"$reports/$tool" 2>&1 &
+    pids+=($!)
+  done
+  for i in "${!tools[@]}"; do
+    check "${tools[$i]}" wait "${pids[$i]}"
+    tail -n 25 "$reports/${tools[$i]}"
   done
 else
   echo "compute-sanitizer is not here: no memory checks"
