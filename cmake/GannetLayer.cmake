@@ -3,15 +3,15 @@
 # One static library for the folder src/NAME, from every .cc below it, and one test program from every test.cc and
 # *_test.cc. Files named *avx2.cc and *avx512.cc are compiled for that instruction set and must only be called after a
 # run-time check; bench.cc files belong to the library (they register benchmarks for `gannet bench`). With CUDA the .cu
-# files and the .cc files of folders named cuda are compiled too; without it *_absent.cc files stand in for them. Tests
-# of CUDA code, *_test.cu, belong to gannet-gpu-test.
+# files and the .cc files of folders named cuda are compiled too; without it *_absent.cc files stand in for them. What
+# tests CUDA code belongs to gannet-gpu-test: *_gpu_test.cc, *_test.cu where a test needs device code, testing_*.
 function(gannet_layer name)
   cmake_parse_arguments(arg "" "EXCLUDE" "DEPENDS;LIBRARIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   if(arg_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "${arg_EXCLUDE}")
   endif()
-  list(FILTER sources EXCLUDE REGEX "/cuda/testing_main\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_gpu_test\\.cc$|/cuda/testing_main\\.cc$")
   if(NOT GANNET_WITH_CUDA)
     list(FILTER sources EXCLUDE REGEX "/cuda/")
   endif()
@@ -20,7 +20,7 @@ function(gannet_layer name)
   list(FILTER sources EXCLUDE REGEX "(/|_)test\\.cc$")
   if(GANNET_WITH_CUDA)
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cu)
-    list(FILTER cuda_sources EXCLUDE REGEX "_test\\.cu$")
+    list(FILTER cuda_sources EXCLUDE REGEX "_test\\.cu$|/cuda/testing_kernels\\.cu$")
     list(APPEND sources ${cuda_sources})
     list(FILTER sources EXCLUDE REGEX "_absent\\.cc$")
   endif()

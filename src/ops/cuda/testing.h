@@ -22,7 +22,7 @@ template <class T>
 class Array {
  public:
   explicit Array(int64_t n) : size_(n) {
-    GANNET_CUDA_CHECK(cudaMalloc(&data_, bytes() + kGuard));
+    GANNET_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&data_), bytes() + kGuard));
     poison();
   }
   explicit Array(const std::vector<T>& values) : Array(static_cast<int64_t>(values.size())) { set(values); }

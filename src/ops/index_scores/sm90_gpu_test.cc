@@ -75,7 +75,7 @@ struct Selection {
       for (int64_t e = 0; e < (spans[i].start + spans[i].rows) / s.ratio; ++e) {
         std::byte* key = key_at(static_cast<int64_t>(i), e);
         for (int64_t w = 0; w < 16; ++w) {
-          const uint32_t word = bytes();
+          const auto word = static_cast<uint32_t>(bytes());
           std::memcpy(key + 4 * w, &word, 4);
         }
         for (int64_t g = 0; g < 4; ++g) key[64 + g] = static_cast<std::byte>(124 + bytes() % 4);

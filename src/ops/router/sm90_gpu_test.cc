@@ -10,12 +10,12 @@ namespace gannet::ops::cuda::test {
 namespace {
 
 struct Lists {
-  Lists(int64_t most, int64_t top_k, int64_t experts)
+  Lists(int64_t most, int64_t top_k, int64_t expert_count)
       : experts(most * top_k),
         weights(most * top_k),
         pairs(most * top_k),
-        offsets(experts + 1),
-        active(experts),
+        offsets(expert_count + 1),
+        active(expert_count),
         active_count(1) {}
   ExpertLists get() const {
     return {experts.get(), weights.get(), pairs.get(), offsets.get(), active.get(), active_count.get()};
@@ -91,7 +91,9 @@ class RouterTest {
       std::sort(expected.begin(), expected.end());
       bool same = true;
       for (int64_t i = 0; i < k; ++i) {
-        if (i > 0) ASSERT_LT(got[row * k + i - 1], got[row * k + i]) << "row " << row;
+        if (i > 0) {
+          ASSERT_LT(got[row * k + i - 1], got[row * k + i]) << "row " << row;
+        }
         same = same && got[row * k + i] == expected[i].first;
       }
       different += same ? 0 : 1;

@@ -3,6 +3,7 @@
 #include "ops/attention/sm90.h"
 #include "ops/attention/sm90_variants.h"
 #include "ops/cuda/testing.h"
+#include "ops/cuda/testing_kernels.h"
 #include "ops/rope/op.h"
 
 namespace gannet::ops::cuda::test {
@@ -329,17 +330,9 @@ TEST(CudaAttention, RepeatsBitForBit) {
 
 // --- speed
 
-__global__ void fill(uint32_t* words, int64_t n, uint32_t mask, uint32_t bits) {
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += int64_t{gridDim.x} * blockDim.x) {
-    uint32_t x = static_cast<uint32_t>(i) * 2654435761U;
-    x = (x ^ (x >> 15)) * 2246822519U;
-    words[i] = ((x ^ (x >> 13)) & mask) | bits;
-  }
-}
-
 template <class T>
 void fill_random(const Array<T>& array, uint32_t mask, uint32_t bits) {
-  fill<<<1000, 256>>>(reinterpret_cast<uint32_t*>(array.get()), array.bytes() / 4, mask, bits);
+  fill_words(reinterpret_cast<uint32_t*>(array.get()), array.bytes() / 4, mask, bits);
 }
 
 // `rows` rows, `sequence_rows` of each sequence, with full windows and 512 of 16384 entries each.
@@ -385,7 +378,8 @@ void benchmark(const std::string& name, int64_t heads, int32_t rows, int32_t seq
       },
       rows >= 1024 ? 3 : 16);
   report((name + ", " + std::to_string(heads) + " heads, " + std::to_string(rows) + " rows").c_str(), us,
-         rows * (128 * 528.0 + 512 * 288.0 + heads * kDim * 4.0), rows * 4.0 * 640 * 512 * static_cast<double>(heads));
+         rows * (128 * 528.0 + 512 * 288.0 + static_cast<double>(heads * kDim) * 4.0),
+         rows * 4.0 * 640 * 512 * static_cast<double>(heads));
 }
 
 TEST(Benchmark, Attention) {

@@ -2,8 +2,8 @@
 #include <limits>
 #include <numeric>
 
-#include "ops/cuda/fill.cuh"
 #include "ops/cuda/testing.h"
+#include "ops/cuda/testing_kernels.h"
 #include "ops/head/sm90_candidates.h"
 
 namespace gannet::ops::cuda::test {
@@ -61,7 +61,9 @@ void expect_row(const Found& found, int64_t r, std::span<const float> logits, fl
     sum += std::exp(static_cast<double>(logit) - top);
     mass += std::exp((static_cast<double>(logit) - top) * static_cast<double>(inverse_temperature));
   }
-  if (sum > 0) EXPECT_NEAR(found.log_sum[r], top + std::log(sum), 1e-5 + std::fabs(top) * 1e-6);
+  if (sum > 0) {
+    EXPECT_NEAR(found.log_sum[r], top + std::log(sum), 1e-5 + std::fabs(top) * 1e-6);
+  }
   EXPECT_NEAR(found.mass[r], mass, mass * 1e-5);
 }
 

@@ -1,5 +1,5 @@
-#include "ops/cuda/fill.cuh"
 #include "ops/cuda/testing.h"
+#include "ops/cuda/testing_kernels.h"
 #include "ops/embed/sm90.h"
 
 namespace gannet::ops::cuda::test {

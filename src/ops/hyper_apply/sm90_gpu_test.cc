@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "base/quantize.h"
-#include "ops/cuda/fill.cuh"
 #include "ops/cuda/testing.h"
+#include "ops/cuda/testing_kernels.h"
 #include "ops/hyper_apply/op.h"
 #include "ops/hyper_apply/sm90.h"
 #include "ops/hyper_mix/sm90.h"
@@ -240,12 +240,6 @@ TEST(CudaHyperApply, RowsDoNotDependOnTheirNeighbours) {
   }
 }
 
-// Stands for a sublayer.
-__global__ void halve(const __nv_bfloat16* x, __nv_bfloat16* y, int64_t n) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = __float2bfloat16(0.5F * __bfloat162float(x[i]));
-}
-
 // Three sites as the forward pass runs them: coefficients on a side stream, beside the sublayer.
 class Sites {
  public:
@@ -278,7 +272,7 @@ class Sites {
       GANNET_CUDA_CHECK(cudaStreamWaitEvent(side, fork));
       mix(side);
       GANNET_CUDA_CHECK(cudaEventRecord(join, side));
-      halve<<<static_cast<unsigned>((x_.size() + 255) / 256), 256, 0, main>>>(x_.get(), y_.get(), x_.size());
+      halve(main, x_.get(), y_.get(), x_.size());
       GANNET_CUDA_CHECK(cudaStreamWaitEvent(main, join));
       apply(main);
     }
@@ -287,7 +281,7 @@ class Sites {
     for (int site = 0; site < 3; ++site) {
       mix(nullptr);
       GANNET_CUDA_CHECK(cudaDeviceSynchronize());
-      halve<<<static_cast<unsigned>((x_.size() + 255) / 256), 256>>>(x_.get(), y_.get(), x_.size());
+      halve(nullptr, x_.get(), y_.get(), x_.size());
       GANNET_CUDA_CHECK(cudaDeviceSynchronize());
       apply(nullptr);
       GANNET_CUDA_CHECK(cudaDeviceSynchronize());

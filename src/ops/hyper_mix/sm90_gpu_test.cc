@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "ops/cuda/fill.cuh"
 #include "ops/cuda/testing.h"
+#include "ops/cuda/testing_kernels.h"
 #include "ops/hyper_mix/op.h"
 #include "ops/hyper_mix/sm90.h"
 

@@ -1,9 +1,9 @@
 #include <cmath>
 
 #include "base/quantize.h"
-#include "ops/cuda/fill.cuh"
 #include "ops/cuda/pinned_memory.h"
 #include "ops/cuda/testing.h"
+#include "ops/cuda/testing_kernels.h"
 #include "ops/engram/op.h"
 #include "ops/engram/sm90.h"
 
