@@ -11,7 +11,6 @@ cd "$(dirname "$0")/.."
 build=${1:-build}
 passed=0
 failed=0
-pids=()
 
 check() {  # check NAME COMMAND...
   local name=$1
@@ -26,21 +25,34 @@ check() {  # check NAME COMMAND...
 }
 
 check "kernels" "$build/gannet-gpu-test" --gtest_brief=1
-# The checkers are a hundred times slower, so all three run at once. racecheck is known to report the ring of weights
-# (docs/gpu.md).
+# The checkers are a hundred times slower, so all run at once, each in several processes. racecheck is known to report the
+# ring of weights (docs/gpu.md).
 long='*Benchmark*:*Repeat*:*LongContexts*:*MoreThanHalfAMillion*:*ReleasedWidths*:*LargeChunk*'
-tools=(memcheck racecheck initcheck)
+tools=(memcheck initcheck racecheck)
+shards=6
+inspect() {  # inspect TOOL SHARD
+  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$2 "$sanitizer" --tool "$1" --error-exitcode 1 \
+    "$build/gannet-gpu-test" --gtest_brief=1 --gtest_filter="-$long" >"$reports/$1.$2" 2>&1
+}
+all_passed() {  # all_passed TOOL: waits for its processes and shows the end of what the failing ones wrote
+  local status=0
+  for ((shard = 0; shard < shards; shard++)); do
+    wait "${pids[$1.$shard]}" || { status=1; tail -n 25 "$reports/$1.$shard"; }
+  done
+  return $status
+}
 if sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null); then
   reports=$(mktemp -d)
   trap 'rm -rf "$reports"' EXIT
+  declare -A pids
   for tool in "${tools[@]}"; do
-    "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/gannet-gpu-test" --gtest_brief=1 --gtest_filter="-$long" \
-      >"$reports/$tool" 2>&1 &
-    pids+=($!)
+    for ((shard = 0; shard < shards; shard++)); do
+      inspect "$tool" $shard &
+      pids[$tool.$shard]=$!
+    done
   done
-  for i in "${!tools[@]}"; do
-    check "${tools[$i]}" wait "${pids[$i]}"
-    tail -n 25 "$reports/${tools[$i]}"
+  for tool in "${tools[@]}"; do
+    check "$tool" all_passed "$tool"
   done
 else
   echo "compute-sanitizer is not here: no memory checks"
