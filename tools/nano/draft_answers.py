@@ -1,0 +1,79 @@
+"""Which texts of a batch are the backbone's own greedy answers, where drafts may start in them, and what they should be.
+
+Nothing is generated. The backbone reads a conversation once; as long as the tokens of an answer are its first choices,
+the text up to there is exactly what it would have written greedily after the same prompt, and so is its choice for the
+next token. An answer is therefore used up to the first deviation, the choice there included. Earlier turns count as
+prompt. Free text deviates within a few tokens and drops out by itself.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .chains import precise
+from .model import Batch, Mode, Model
+
+ANSWER_WEIGHT = 0.4     # of the tokens of answers at least; those of prompts weigh 0.1 at most
+
+
+@dataclass
+class Answers:
+    """For each position of a batch [B, L], the text up to which is known."""
+    choice: Tensor      # int64, the backbone's choice for the next token
+    start: Tensor       # int64, where in its row the answer begins that the next token belongs to
+    inside: Tensor      # bool, the next token belongs to an answer
+    own: Tensor         # bool, and the answer up to here is the backbone's own
+
+    def offered(self, k: int) -> Tensor:
+        """bool [B, L, k]: whether draft i of an anchor has a target. The anchor's own choice is given; draft i stands for
+        the choice i + 1 positions later, in the same answer."""
+        out = []
+        for i in range(1, k + 1):
+            later, start = F.pad(self.own[:, i:], (0, i)), F.pad(self.start[:, i:], (0, i), value=-1)
+            out.append(self.own & later & (start == self.start))
+        return torch.stack(out, -1)
+
+
+def own_answers(batch: Batch, choice: Tensor) -> Answers:
+    """choice [B, L]: the backbone's first choices."""
+    inside = batch.weight >= ANSWER_WEIGHT
+    before = F.pad(inside[:, :-1], (1, 0))
+    at = torch.arange(inside.shape[1], device=inside.device).expand_as(inside)
+    start = torch.where(inside & ~before, at, -1).cummax(1).values
+    wrong = torch.where(inside & (choice != batch.target), at, -1).cummax(1).values
+    wrong = F.pad(wrong[:, :-1], (1, 0), value=-1)
+    return Answers(choice, start, inside, inside & (wrong < start))
+
+
+@torch.no_grad()
+def read(backbone: Model, batch: Batch, mode: Mode) -> tuple[Answers, list[Tensor]]:
+    """One pass of the backbone: its answers, and what the draft blocks read."""
+    x, state = backbone.hidden(batch, mode)
+    choice = precise(x, backbone.p.leaf("head")).argmax(-1)
+    return own_answers(batch, choice.view_as(batch.ids)), state.tapped
+
+
+def sampled(offered: Tensor, window: int, n: int, generator: torch.Generator) -> Tensor:
+    """[B*L/window, n] n random anchors with at least one target in every block (any others where there are not enough)."""
+    usable = offered[..., 0].reshape(-1, window)
+    rank = torch.rand(usable.shape, device=usable.device, generator=generator) + usable
+    return rank.topk(n, -1).indices + torch.arange(len(usable), device=usable.device).unsqueeze(-1) * window
+
+
+@dataclass
+class Targets:
+    """What the drafts at A anchors should be."""
+    tokens: Tensor      # int64 [A, k], the predecessor of each draft
+    labels: Tensor      # int64 [A, k], the backbone's choice
+    offered: Tensor     # bool [A, k], whether there is one
+
+
+def targets(batch: Batch, answers: Answers, offered: Tensor, at: Tensor) -> Targets:
+    """The targets at anchors `at` [W, n], flattened to A = W*n."""
+    k, end = offered.shape[-1], batch.ids.numel() - 1
+    place = at.flatten().unsqueeze(-1) + torch.arange(k, device=at.device)
+    return Targets(batch.target.flatten()[place.clamp(max=end)], answers.choice.flatten()[(place + 1).clamp(max=end)],
+                   offered.flatten(0, 1)[at.flatten()])
