@@ -35,7 +35,7 @@ from .check_reference import load_model
 from .config import config_json
 from .data.pack import Feed, Stage
 from .draft_answers import Targets, read, sampled, targets
-from .draft_evaluate import FAMILIES, evaluate, table
+from .draft_evaluate import evaluate, set_names, table
 from .draft_model import DraftModel, Drafts, draft_params, draft_views, with_drafts
 from .evaluate import build_sets, to_batch
 from .model import Mode, Model
@@ -233,9 +233,9 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--rate", type=float, default=1.0, help="factor on all learning rates")
     p.add_argument("--seed", type=int, default=11)
     p.add_argument("--mix", default="more", help="mix of families, as in training")
-    p.add_argument("--tokens", type=int, default=65536, help="tokens a step")
+    p.add_argument("--tokens", type=int, default=32768, help="tokens a step")
     p.add_argument("--length", type=int, default=4096, help="row length")
-    p.add_argument("--anchors", type=int, default=16, help="anchors in every block of 128 tokens, a divisor of 128")
+    p.add_argument("--anchors", type=int, default=32, help="anchors in every block of 128 tokens, a divisor of 128")
     p.add_argument("--steps", type=int, default=0, help="stop after so many steps")
     p.add_argument("--workers", type=int, default=12)
     p.add_argument("--resume", help="state.pt of an interrupted run")
@@ -254,8 +254,8 @@ def main() -> None:
     torch.manual_seed(a.seed)
     with ThreadPoolExecutor(1) as beside:
         # the held-out sets are made by other processes while the blocks train
-        names = [name for family in FAMILIES.values() for name in family]
-        sets = beside.submit(build_sets, a.corpus, a.tokenizer, a.final_items, names=names, length=a.length) if a.final_items else None
+        sets = beside.submit(build_sets, a.corpus, a.tokenizer, a.final_items, names=set_names(a.length),
+                             length=a.length) if a.final_items else None
         run = Run(a)
         if a.seconds:
             run.train()

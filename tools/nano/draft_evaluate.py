@@ -23,6 +23,12 @@ FAMILIES = {
     "structure": ["JSON"],
     "chat": ["chat, known intents in new wordings", "chat, definitions and unknown things", "knowledge"],
 }
+LONG = ["recall at 1,000 tokens", "recall at 3,500 tokens"]    # do not fit into short rows
+
+
+def set_names(length: int) -> list[str]:
+    """The sets of all families that fit into rows of one length."""
+    return [name for family in FAMILIES.values() for name in family if length >= 4096 or name not in LONG]
 
 
 class Tally:
