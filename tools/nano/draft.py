@@ -169,7 +169,7 @@ class Run:
     def one_step(self, part: dict, totals: Tensor) -> None:
         batch = to_batch(part, self.params.device)
         generator = torch.Generator(self.params.device).manual_seed(self.a.seed * 1_000_003 + self.step)
-        answers, tapped = read(self.backbone, batch, self.mode)
+        answers, tapped = read(self.backbone, batch, self.mode, self.a.strict)
         offered = answers.offered(self.c["dspark_block_size"])
         at = sampled(offered, self.c["sliding_window"], self.a.anchors, generator)
         t = targets(batch, answers, offered, at)
@@ -236,6 +236,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--tokens", type=int, default=32768, help="tokens a step")
     p.add_argument("--length", type=int, default=4096, help="row length")
     p.add_argument("--anchors", type=int, default=32, help="anchors in every block of 128 tokens, a divisor of 128")
+    p.add_argument("--strict", action="store_true", help="use answers up to the first deviation only")
     p.add_argument("--steps", type=int, default=0, help="stop after so many steps")
     p.add_argument("--workers", type=int, default=12)
     p.add_argument("--resume", help="state.pt of an interrupted run")

@@ -2,8 +2,10 @@
 
 Nothing is generated. The backbone reads a conversation once; as long as the tokens of an answer are its first choices,
 the text up to there is exactly what it would have written greedily after the same prompt, and so is its choice for the
-next token. An answer is therefore used up to the first deviation, the choice there included. Earlier turns count as
-prompt. Free text deviates within a few tokens and drops out by itself.
+next token. Strictly, an answer is used up to the first deviation, the choice there included; earlier turns count as
+prompt. Training goes on behind a deviation: the answer's beginning then counts as prompt too, as it does for an engine
+that samples, and what follows is again its own greedy text, up to the next deviation. Free English text deviates within a
+few tokens and is not taken up again.
 """
 from __future__ import annotations
 
@@ -23,9 +25,10 @@ ANSWER_WEIGHT = 0.4     # of the tokens of answers at least; those of prompts we
 class Answers:
     """For each position of a batch [B, L], the text up to which is known."""
     choice: Tensor      # int64, the backbone's choice for the next token
-    start: Tensor       # int64, where in its row the answer begins that the next token belongs to
+    start: Tensor       # int64, where in its row the text begins that must be the backbone's own: the answer that the next
+                        # token belongs to, or its part behind the last deviation
     inside: Tensor      # bool, the next token belongs to an answer
-    own: Tensor         # bool, and the answer up to here is the backbone's own
+    own: Tensor         # bool, and the text from start to here is
 
     def offered(self, k: int) -> Tensor:
         """bool [B, L, k]: whether draft i of an anchor has a target. The anchor's own choice is given; draft i stands for
@@ -37,23 +40,26 @@ class Answers:
         return torch.stack(out, -1)
 
 
-def own_answers(batch: Batch, choice: Tensor) -> Answers:
+def own_answers(batch: Batch, choice: Tensor, strict: bool) -> Answers:
     """choice [B, L]: the backbone's first choices."""
     inside = batch.weight >= ANSWER_WEIGHT
     before = F.pad(inside[:, :-1], (1, 0))
     at = torch.arange(inside.shape[1], device=inside.device).expand_as(inside)
+    deviates = inside & (choice != batch.target)
     start = torch.where(inside & ~before, at, -1).cummax(1).values
-    wrong = torch.where(inside & (choice != batch.target), at, -1).cummax(1).values
-    wrong = F.pad(wrong[:, :-1], (1, 0), value=-1)
+    if not strict:  # English text is all answer, from position 0 on
+        again = inside & F.pad(deviates[:, :-1], (1, 0)) & (batch.pos.gather(1, start.clamp(min=0)) > 0)
+        start = torch.where(again, at, start).cummax(1).values
+    wrong = F.pad(torch.where(deviates, at, -1).cummax(1).values[:, :-1], (1, 0), value=-1)
     return Answers(choice, start, inside, inside & (wrong < start))
 
 
 @torch.no_grad()
-def read(backbone: Model, batch: Batch, mode: Mode) -> tuple[Answers, list[Tensor]]:
+def read(backbone: Model, batch: Batch, mode: Mode, strict: bool = True) -> tuple[Answers, list[Tensor]]:
     """One pass of the backbone: its answers, and what the draft blocks read."""
     x, state = backbone.hidden(batch, mode)
     choice = precise(x, backbone.p.leaf("head")).argmax(-1)
-    return own_answers(batch, choice.view_as(batch.ids)), state.tapped
+    return own_answers(batch, choice.view_as(batch.ids), strict), state.tapped
 
 
 def sampled(offered: Tensor, window: int, n: int, generator: torch.Generator) -> Tensor:

@@ -51,21 +51,28 @@ def check_answers() -> None:
     weight[:, 31::32] = 0
     target = torch.randint(0, 9, (rows, length), generator=g)
     choice = torch.where(torch.rand(rows, length, generator=g) < 0.8, target, target + 1)
-    answers = own_answers(Batch(target, doc, doc, doc, doc, target, weight), choice)
-    offered = answers.offered(k)
-    for r in range(rows):
-        own, start = [], []
-        for t in range(length):
-            inside = weight[r, t] > 0
-            begins = inside and (t == 0 or weight[r, t - 1] == 0)
-            start.append(t if begins else start[-1] if inside else None)
-            own.append(bool(inside and (begins or own[-1] and choice[r, t - 1] == target[r, t - 1])))
-        assert own == answers.own[r].tolist()
-        for t in range(length):
-            for i in range(k):
-                later = t + 1 + i
-                want = own[t] and later < length and own[later] and start[later] == start[t]
-                assert bool(offered[r, t, i]) == want, (r, t, i)
+    for strict in (True, False):
+        answers = own_answers(Batch(target, doc, doc, doc, doc, target, weight), choice, strict)
+        for r in range(rows):
+            compare_answers(answers, answers.offered(k), weight[r], choice[r] == target[r], doc[r], r, strict)
+
+
+def compare_answers(answers, offered, weight, right, pos, r: int, strict: bool) -> None:
+    """Row r by a loop over its tokens. pos 0 stands for English text here."""
+    own, start, first = [], [], 0
+    for t in range(len(weight)):
+        inside = bool(weight[t] > 0)
+        begins = inside and (t == 0 or weight[t - 1] == 0)
+        first = t if begins else first
+        again = inside and not begins and not strict and not right[t - 1] and pos[first] > 0
+        start.append(t if begins or again else start[-1] if inside else None)
+        own.append(bool(inside and (begins or again or own[-1] and right[t - 1])))
+    assert own == answers.own[r].tolist()
+    for t in range(len(weight)):
+        for i in range(offered.shape[-1]):
+            later = t + 1 + i
+            want = own[t] and later < len(weight) and own[later] and start[later] == start[t]
+            assert bool(offered[r, t, i]) == want, (r, t, i, strict)
 
 
 def check_tally() -> None:
