@@ -6,8 +6,8 @@
 
 The backbone reads the training data once a batch, without gradients, as an engine does (quantised weights, caches and
 inputs, selection). Where the data is its own greedy answer (draft_answers.py), five drafts at each of n random anchors in
-every block of 128 tokens are trained on its choices: cross entropy, with a weight that falls by POSITION_DECAY from draft
-to draft. The confidence head learns, on detached inputs, whether a draft is accepted when all before it are. Rates and
+every block of 128 tokens are trained: cross entropy against its choices and against its whole distribution, half and half,
+with a weight that falls by POSITION_DECAY from draft to draft. The confidence head learns, on detached inputs, whether a draft is accepted when all before it are. Rates and
 optimisers are the trainer's; the schedule is its schedule.
 
 OUT receives log.jsonl, the newest checkpoint (OUT/model: the shards of MODEL_DIR, one for the blocks), evaluation.json and,
@@ -43,7 +43,7 @@ from .optim import Optimizer
 from .params import Params
 from .tokenizer import Encoder
 
-POSITION_DECAY = 0.9
+POSITION_DECAY, SOFT_SHARE = 0.9, 0.5
 WARM_UP_STEPS, FINAL_RATE = 60, 0.03
 
 
@@ -96,15 +96,26 @@ def load(directory: pathlib.Path, c: dict, backbone: Model, seed: int = 0) -> Dr
 # ---- losses ------------------------------------------------------------------------------------------------------------
 
 @chains.fused
+def draft_loss(logits: Tensor, teacher: Tensor, label: Tensor, weight: Tensor, soft: float):
+    """Sum of cross entropies of rows of logits [R, vocab]: the share `soft` against the distribution of the teacher's
+    logits, the rest against the label."""
+    chosen = torch.arange(logits.shape[1], device=logits.device) == label.unsqueeze(1)
+    target = soft * torch.softmax(teacher, -1) + (1 - soft) * chosen
+    return -((target * torch.log_softmax(logits, -1)).sum(-1) * weight).sum()
+
+
+@chains.fused
 def confidence_loss(logit: Tensor, accepted: Tensor, counted: Tensor):
     return (F.binary_cross_entropy_with_logits(logit, accepted.float(), reduction="none") * counted).sum()
 
 
-def losses(drafts: Drafts, t: Targets) -> tuple[Tensor, Tensor, Tensor]:
-    """(mean cross entropy, mean confidence loss, detached [accepted drafts an anchor, first draft right, anchors])."""
+def losses(drafts: Drafts, t: Targets, teacher: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """teacher: Answers.logits. Returns (mean cross entropy, mean confidence loss, [accepted drafts an anchor, first draft
+    right, anchors])."""
     decay = POSITION_DECAY ** torch.arange(t.labels.shape[1], device=t.labels.device)
     weight = (t.offered * decay).flatten()
-    ce = chains.cross_entropy(drafts.logits.flatten(0, 1), t.labels.flatten(), weight) / weight.sum().clamp_min(1)
+    ce = draft_loss(drafts.logits.flatten(0, 1), teacher[t.place.flatten()], t.labels.flatten(), weight, SOFT_SHARE)
+    ce = ce / weight.sum().clamp_min(1)
     with torch.no_grad():
         right = (drafts.logits.argmax(-1) == t.labels) & t.offered
         led = right.int().cumprod(1)
@@ -175,7 +186,7 @@ class Run:
         t = targets(batch, answers, offered, at)
         self.params.zero_grad()
         drafts = self.model.forward(batch, tapped, at, t.tokens.view(*at.shape, -1), self.mode)
-        ce, confidence, seen = losses(drafts, t)
+        ce, confidence, seen = losses(drafts, t, answers.logits)
         (ce + confidence).backward()
         self.optimizer.step(self.schedule())
         self.optimizer.balance(drafts.load)

@@ -29,6 +29,7 @@ class Answers:
                         # token belongs to, or its part behind the last deviation
     inside: Tensor      # bool, the next token belongs to an answer
     own: Tensor         # bool, and the text from start to here is
+    logits: Tensor = None   # f32 [B*L, vocab], the backbone's
 
     def offered(self, k: int) -> Tensor:
         """bool [B, L, k]: whether draft i of an anchor has a target. The anchor's own choice is given; draft i stands for
@@ -58,8 +59,10 @@ def own_answers(batch: Batch, choice: Tensor, strict: bool) -> Answers:
 def read(backbone: Model, batch: Batch, mode: Mode, strict: bool = True) -> tuple[Answers, list[Tensor]]:
     """One pass of the backbone: its answers, and what the draft blocks read."""
     x, state = backbone.hidden(batch, mode)
-    choice = precise(x, backbone.p.leaf("head")).argmax(-1)
-    return own_answers(batch, choice.view_as(batch.ids), strict), state.tapped
+    logits = precise(x, backbone.p.leaf("head"))
+    answers = own_answers(batch, logits.argmax(-1).view_as(batch.ids), strict)
+    answers.logits = logits
+    return answers, state.tapped
 
 
 def sampled(offered: Tensor, window: int, n: int, generator: torch.Generator) -> Tensor:
@@ -75,11 +78,12 @@ class Targets:
     tokens: Tensor      # int64 [A, k], the predecessor of each draft
     labels: Tensor      # int64 [A, k], the backbone's choice
     offered: Tensor     # bool [A, k], whether there is one
+    place: Tensor       # int64 [A, k], where in the flattened batch it is made
 
 
 def targets(batch: Batch, answers: Answers, offered: Tensor, at: Tensor) -> Targets:
     """The targets at anchors `at` [W, n], flattened to A = W*n."""
     k, end = offered.shape[-1], batch.ids.numel() - 1
-    place = at.flatten().unsqueeze(-1) + torch.arange(k, device=at.device)
-    return Targets(batch.target.flatten()[place.clamp(max=end)], answers.choice.flatten()[(place + 1).clamp(max=end)],
-                   offered.flatten(0, 1)[at.flatten()])
+    before = (at.flatten().unsqueeze(-1) + torch.arange(k, device=at.device)).clamp(max=end)
+    place = (before + 1).clamp(max=end)
+    return Targets(batch.target.flatten()[before], answers.choice.flatten()[place], offered.flatten(0, 1)[at.flatten()], place)

@@ -103,7 +103,7 @@ def one_loss(device: str, dtype: torch.dtype, mode: Mode):
     at = sampled(offered, c["sliding_window"], 2, torch.Generator(device).manual_seed(1))
     t = targets(batch, answers, offered, at)
     drafts = model.forward(batch, tapped, at, t.tokens.view(*at.shape, -1), mode)
-    ce, confidence, seen = draft.losses(drafts, t)
+    ce, confidence, seen = draft.losses(drafts, t, answers.logits)
     (ce + confidence).backward()
     grads = {g.name: g.grad.float().clone() for g in model.p.groups.values() if g.rule != "none"}
     return model, batch, backbone, float(ce.detach()) + float(confidence.detach()), grads, int(seen[2])
