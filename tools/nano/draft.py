@@ -7,8 +7,8 @@
 The backbone reads the training data once a batch, without gradients, as an engine does (quantised weights, caches and
 inputs, selection). Where the data is its own greedy answer (draft_answers.py), five drafts at each of n random anchors in
 every block of 128 tokens are trained: cross entropy against its choices and against its whole distribution, half and half,
-with a weight that falls by POSITION_DECAY from draft to draft. The confidence head learns, on detached inputs, whether a draft is accepted when all before it are. Rates and
-optimisers are the trainer's; the schedule is its schedule.
+with a weight that falls by POSITION_DECAY from draft to draft. The confidence head learns, on detached inputs, whether a
+draft is accepted when all before it are. Rates, optimisers and schedule are the trainer's.
 
 OUT receives log.jsonl, the newest checkpoint (OUT/model: the shards of MODEL_DIR, one for the blocks), evaluation.json and,
 with --save-state, OUT/state.pt.
@@ -120,7 +120,7 @@ def losses(drafts: Drafts, t: Targets, teacher: Tensor) -> tuple[Tensor, Tensor,
         right = (drafts.logits.argmax(-1) == t.labels) & t.offered
         led = right.int().cumprod(1)
         counted = t.offered & F.pad(led[:, :-1] > 0, (1, 0), value=True)
-        anchors = t.offered[:, 0].sum()
+        anchors = t.offered[:, 0].sum().float()
         seen = torch.stack([led.sum() / anchors.clamp_min(1), right[:, 0].sum() / anchors.clamp_min(1), anchors])
     confidence = confidence_loss(drafts.confidence.flatten(), right.flatten(), counted.flatten())
     return ce, confidence / counted.sum().clamp_min(1), seen
