@@ -158,6 +158,18 @@ def read_streams(streams, pre, weight, rms_eps: float, act_quant: bool):
 
 
 @fused
+def mean_stream(streams: Tensor):
+    """[T, hc, D] -> [T, D]: what draft blocks read of a layer's input."""
+    return streams.float().mean(1).to(streams.dtype)
+
+
+@fused
+def collapsed(streams: Tensor, pre: Tensor):
+    """The weighted sum of the streams, as the last norm reads it."""
+    return (streams.float() * pre.unsqueeze(-1)).sum(1).to(streams.dtype)
+
+
+@fused
 def engram_stream(stream, key, value, q_weight, k_weight, rms_eps: float):
     """One stream with Engram's gated value added."""
     h, k = stream.float(), key.float()

@@ -48,6 +48,35 @@ def load_model(directory: pathlib.Path, dtype=torch.float32, device: str = "cpu"
     return Model(params, mapping)
 
 
+def compare_drafts(directory: pathlib.Path, ids: list[int], reference) -> bool:
+    """Draft blocks: logits and confidence at some positions, each draft told the reference's own predecessor. The taps
+    come from each side's own backbone pass, with Q8 inputs off, and are compared as well."""
+    from .draft import load
+    theirs, ours = reference.Model(directory, False), load_model(directory)
+    model, result, mode = load(directory, ours.c, ours), theirs.forward(ids), Mode(act_quant=False, exact_ties=True)
+    k, window = ours.c["dspark_block_size"], ours.c["sliding_window"]
+    batch = single_row(ids, window)
+    places = [0, 1, window // 2, window - 1, window, len(ids) - 2, len(ids) - 1]
+    want = [theirs.draft(result, p, ids[(p + 1) % len(ids)]) for p in places]
+    at = torch.arange(0, batch.ids.numel(), window).unsqueeze(1).repeat(1, len(places))
+    slots = [(p // window, i) for i, p in enumerate(places)]
+    tokens = torch.zeros(*at.shape, k, dtype=torch.int64)
+    for (block, i), p, (drafts, _, _) in zip(slots, places, want):
+        at[block, i] = p
+        tokens[block, i] = torch.tensor([ids[(p + 1) % len(ids)], *drafts[:-1]])
+    with torch.no_grad():
+        _, state = ours.hidden(batch, mode)
+        got = model.forward(batch, state.tapped, at, tokens, mode)
+    rows = [block * len(places) + i for block, i in slots]
+    error = row_error(got.logits[rows].flatten(0, 1), torch.cat([w[1] for w in want]))
+    confidence = (got.confidence[rows] - torch.stack([w[2] for w in want])).abs().max()
+    taps = row_error(torch.cat(state.tapped, -1)[:len(ids)], result.hidden).median()
+    fine = bool(error.median() <= TOLERANCE)
+    print(f"  drafts: taps median {taps:.1e}  logits median {error.median():.1e}  max {error.max():.1e}  confidence max "
+          f"{confidence:.1e}{'' if fine else '   <-- differs'}", flush=True)
+    return fine
+
+
 def prompt_ids(directory: pathlib.Path, count: int) -> list[int]:
     """Text that a trained model can read: sample prompts one after the other."""
     from .chatfmt import render
@@ -99,13 +128,19 @@ def main() -> None:
         return torch.randint(3, vocab, (n,), generator=generator).tolist()
     good = True
     if a.checkpoint:
-        good = compare(pathlib.Path(a.checkpoint), prompt_ids(pathlib.Path(a.checkpoint), a.tokens or 400), reference)
+        ids = prompt_ids(pathlib.Path(a.checkpoint), a.tokens or 400)
+        good = compare(pathlib.Path(a.checkpoint), ids, reference)
+        if checkpoint.read_config(a.checkpoint)["num_nextn_predict_layers"]:
+            good &= compare_drafts(pathlib.Path(a.checkpoint), ids, reference)
     else:
         import make_checkpoint
         for shape, tokens in (("small", 170), ("heads", 300), ("long", 700)):
             with tempfile.TemporaryDirectory() as out:
                 make_checkpoint.main(shape, a.seed, out, pathlib.Path(a.oracle) / "tokenizer-tiny.json")
-                good &= compare(pathlib.Path(out), random_ids(512, a.tokens or tokens), reference)
+                ids = random_ids(512, a.tokens or tokens)
+                good &= compare(pathlib.Path(out), ids, reference)
+                if checkpoint.read_config(out)["num_nextn_predict_layers"]:
+                    good &= compare_drafts(pathlib.Path(out), ids, reference)
     print("agrees" if good else "DIFFERS")
     raise SystemExit(0 if good else 1)
 

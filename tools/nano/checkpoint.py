@@ -76,14 +76,15 @@ def views(params: Params) -> dict[str, tuple[str, Tensor]]:
     return out
 
 
-def load(params: Params, directory: str | pathlib.Path) -> None:
-    """Fills the masters and the working copies with exactly the values of a checkpoint. Draft blocks are skipped."""
+def load(params: Params, directory: str | pathlib.Path, named: dict | None = None) -> None:
+    """Fills the masters and the working copies with exactly the values of a checkpoint, of which only the tensors in
+    `named` (a result of views; the backbone's without it) are looked at."""
     raw: dict[str, Tensor] = {}
     for file in sorted(pathlib.Path(directory).glob("model-*.safetensors")):
         with safe_open(file, "pt") as f:
             raw.update({k: f.get_tensor(k) for k in f.keys()})
     with torch.no_grad():
-        for name, (_, view) in views(params).items():
+        for name, (_, view) in (named or views(params)).items():
             scale = raw.get(name.removesuffix(".weight") + ".scale") if name.endswith(".weight") else None
             t = raw[name].float() if scale is None else quant.unpack(raw[name], scale)
             view.copy_(t)
@@ -91,11 +92,11 @@ def load(params: Params, directory: str | pathlib.Path) -> None:
             g.work.copy_(g.master)
 
 
-def encode(params: Params) -> dict[str, Tensor]:
-    """Every tensor of the file, in file order."""
+def encode(named: dict[str, tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """Every tensor of the file for a result of views, in file order."""
     out: dict[str, Tensor] = {}
     packers = {"fp8": quant.pack_fp8, "fp4": quant.pack_fp4, "table": quant.pack_table}
-    for name, (kind, view) in views(params).items():
+    for name, (kind, view) in named.items():
         t = view.detach().cpu().float().contiguous()
         if kind in packers:
             out[name], out[name.removesuffix(".weight") + ".scale"] = packers[kind](t)
@@ -113,7 +114,7 @@ def save(params: Params, directory: str | pathlib.Path, tokenizer_json: str | pa
     """Writes the whole checkpoint directory, tensors split into shards of about equal bytes."""
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    tensors = encode(params)
+    tensors = encode(views(params))
     size = {k: t.numel() * t.element_size() for k, t in tensors.items()}
     total, done, parts = sum(size.values()), 0, [[] for _ in range(shards)]
     for name in tensors:

@@ -62,6 +62,7 @@ class State:
     mass: Tensor = None                           # attention mass of the layers that use it so far
     index_loss: list = field(default_factory=list)
     load: list = field(default_factory=list)
+    tapped: list = field(default_factory=list)    # what draft blocks read: [B*L, hidden] of each tapped layer
 
 
 # ---- the model ---------------------------------------------------------------------------------------------------------
@@ -78,6 +79,7 @@ class Model:
         gated = [i for i in self.c["kv_source_layer_ids"] if self.c["compress_ratios"][i] > 1]
         self.gate_slot = {layer: i for i, layer in enumerate(gated)}
         self.engram_slot = {layer: i for i, layer in enumerate(self.c["engram_layer_ids"])}
+        self.taps = self.c.get("dspark_target_layer_ids", [])
         self.frequencies = [self._frequencies(False), self._frequencies(True)]
 
     def _frequencies(self, compressed: bool) -> Tensor:
@@ -149,13 +151,30 @@ class Model:
         best = best.masked_fill(forced, float("inf"))
         return top_k_mask(best, c["candidate_topk_blocks"], mode.exact_ties).repeat_interleave(size, -1)[..., :entries]
 
+    def _queries(self, i: int, xq: Tensor, angle, mode: Mode) -> tuple[Tensor, Tensor]:
+        """The query latent in Q8 [T, rank] and the rotated queries [T, heads, head dim]."""
+        p = self.p
+        _, qrq = chains.query_latent(F.linear(xq, p.leaf("wq_a", i)), p.leaf("q_norm", i), self.eps, mode.act_quant)
+        return qrq, chains.rotated_heads(F.linear(qrq, p.leaf("wq_b", i)), *angle, self.c["head_dim"])
+
+    def _window(self, i: int, xq: Tensor, angle, mode: Mode) -> Tensor:
+        """Window entries [T, head dim], key and value in one."""
+        p = self.p
+        return chains.window_entry(F.linear(xq, p.leaf("wkv", i)), p.leaf("kv_norm", i), *angle, self.eps, mode.cache_quant)
+
+    def _output(self, i: int, o: Tensor, angle, mode: Mode) -> Tensor:
+        """Attention's result [T, heads, head dim] through the grouped low-rank output."""
+        c, p = self.c, self.p
+        o = chains.unrotated_heads(o, *angle).view(len(o), c["o_groups"], -1).transpose(0, 1)
+        o = torch.bmm(o, p.leaf("wo_a", i).transpose(1, 2)).transpose(0, 1).flatten(1)
+        return F.linear(chains.quantised(o, mode.act_quant), p.leaf("wo_b", i))
+
     def _attention(self, layer: Layer, x: Tensor, xq: Tensor, batch: Batch, state: State, mode: Mode, angles) -> Tensor:
         c, p, i = self.c, self.p, layer.index
         b, length = batch.ids.shape
         angle = angles[layer.ratio > 0]
-        qr, qrq = chains.query_latent(F.linear(xq, p.leaf("wq_a", i)), p.leaf("q_norm", i), self.eps, mode.act_quant)
-        q = chains.rotated_heads(F.linear(qrq, p.leaf("wq_b", i)), *angle, c["head_dim"])
-        kv = chains.window_entry(F.linear(xq, p.leaf("wkv", i)), p.leaf("kv_norm", i), *angle, self.eps, mode.cache_quant)
+        qrq, q = self._queries(i, xq, angle, mode)
+        kv = self._window(i, xq, angle, mode)
         if layer.publishes:
             self._publish(layer, x, batch, state, mode)
         if layer.selects:
@@ -168,10 +187,7 @@ class Model:
             state.mass = mass if state.mass is None else state.mass + mass
             if layer.last_reader:
                 state.index_loss.append(IndexLoss.apply(state.score, state.mass, state.kept))
-        o = chains.unrotated_heads(o.view(b * length, -1, c["head_dim"]), *angle)
-        o = o.view(b * length, c["o_groups"], -1).transpose(0, 1)
-        o = torch.bmm(o, p.leaf("wo_a", i).transpose(1, 2)).transpose(0, 1).flatten(1)
-        return F.linear(chains.quantised(o, mode.act_quant), p.leaf("wo_b", i))
+        return self._output(i, o.view(b * length, -1, c["head_dim"]), angle, mode)
 
     def _moe(self, i: int, x: Tensor, xq: Tensor, state: State, mode: Mode) -> Tensor:
         c, p = self.c, self.p
@@ -193,6 +209,18 @@ class Model:
         e = F.embedding(rows[slot], self.p.leaf(f"engram_table{slot}")).flatten(1)
         return F.linear(chains.quantised(e, mode.act_quant), self.p.leaf("engram_wkv", slot))
 
+    def _block(self, layer: Layer, following: Tensor, carried: tuple, batch, state: State, mode: Mode, angles):
+        """One layer. carried = (streams, mean square, input, input in Q8); `following` weighs the norm that reads the
+        result. Returns the last site's `pre` and what is carried on."""
+        i, (streams, square, x, xq) = layer.index, carried
+        pre, post, comb = self._mix(i, 0, streams, square)
+        y = self._attention(layer, x, xq, batch, state, mode, angles)
+        streams, square, x, xq = chains.apply_mix(y, streams, post, comb, pre, self.p.leaf("ffn_norm", i), self.eps,
+                                                  mode.act_quant)
+        pre, post, comb = self._mix(i, 1, streams, square)
+        y = self._moe(i, x, xq, state, mode)
+        return pre, chains.apply_mix(y, streams, post, comb, pre, following, self.eps, mode.act_quant)
+
     def hidden(self, batch: Batch, mode: Mode) -> tuple[Tensor, State]:
         """The normed final state of every token, and what the pass left behind."""
         c, p, state = self.c, self.p, State()
@@ -200,24 +228,20 @@ class Model:
         rows = self.hash.rows(batch.ids, batch.pos) if self.hash else []
         x = F.embedding(batch.ids.flatten(), p.leaf("embed"))
         assert not self.plan[0].engram and not self.plan[0].publishes
-        streams, square, x, xq = chains.start_streams(x, p.leaf("attn_norm", 0), c["hc_mult"], self.eps, mode.act_quant)
+        carried = chains.start_streams(x, p.leaf("attn_norm", 0), c["hc_mult"], self.eps, mode.act_quant)
         for layer in self.plan:
             i = layer.index
-            pre, post, comb = self._mix(i, 0, streams, square)
-            y = self._attention(layer, x, xq, batch, state, mode, angles)
-            streams, square, x, xq = chains.apply_mix(y, streams, post, comb, pre, p.leaf("ffn_norm", i), self.eps,
-                                                    mode.act_quant)
-            pre, post, comb = self._mix(i, 1, streams, square)
-            y = self._moe(i, x, xq, state, mode)
+            if i in self.taps:
+                state.tapped.append(chains.mean_stream(carried[0].detach()))
             last = i + 1 == len(self.plan)
             weight = p.leaf("norm") if last else p.leaf("attn_norm", i + 1)
-            streams, square, x, xq = chains.apply_mix(y, streams, post, comb, pre, weight, self.eps, mode.act_quant)
+            pre, carried = self._block(layer, weight, carried, batch, state, mode, angles)
             if not last and self.plan[i + 1].engram:
                 slot = self.engram_slot[i + 1]
-                streams = chains.engram_add(streams, self._engram_values(slot, rows, mode), p.leaf("engram_q", slot),
-                                     p.leaf("engram_k", slot), self.eps)
-                square, x, xq = chains.read_streams(streams, pre, weight, self.eps, mode.act_quant)
-        return x, state
+                streams = chains.engram_add(carried[0], self._engram_values(slot, rows, mode), p.leaf("engram_q", slot),
+                                            p.leaf("engram_k", slot), self.eps)
+                carried = streams, *chains.read_streams(streams, pre, weight, self.eps, mode.act_quant)
+        return carried[2], state
 
     def forward(self, batch: Batch, mode: Mode) -> Output:
         x, state = self.hidden(batch, mode)

@@ -121,10 +121,11 @@ def on_grid(group: Group, w: Tensor) -> Tensor:
 class Params:
     """All groups of one model on one device. dtype is the working precision of matrices."""
 
-    def __init__(self, c: dict, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0):
+    def __init__(self, c: dict, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0,
+                 groups: list[Group] | None = None):
         self.c, self.device, self.dtype = c, torch.device(device), dtype
         generator = torch.Generator(device="cpu").manual_seed(seed)
-        self.groups = {g.name: g for g in groups_for(c)}
+        self.groups = {g.name: g for g in groups or groups_for(c)}
         for g in self.groups.values():
             init = torch.empty(g.shape)
             g.init(init, generator)
