@@ -44,7 +44,7 @@ class Layer:
 
 def layer_plan(c: dict) -> list[Layer]:
     """Derives every layer's role from the configuration alone."""
-    split = max(c["kv_source_layer_ids"])
+    split = max(c["kv_source_layer_ids"], default=0)
     candidate = c["candidate_source_layer_id"]
     plan, kv, index = [], None, None
     n = c["num_hidden_layers"]
