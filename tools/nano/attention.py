@@ -76,7 +76,7 @@ class Attend(torch.autograd.Function):
             q_part, near_part = q[:, a:z], near[:, a // window:z // window]
             if len(stretches) > 1:
                 _, weights = attend_span(ctx, q_part, near_part, entries, a, mass)
-            grads = attend_span_backward(ctx, q_part, near_part, entries, weights, do[:, a:z], dot[:, a:z])
+            grads = attend_span_backward(ctx, q_part, near_part, entries, weights, do[:, a:z], dot[:, a:z].contiguous())
             dq.append(grads[0])
             dnear.append(grads[1])
             dsink += grads[2]
@@ -115,7 +115,7 @@ def attend_span_backward(ctx, q, near, entries, weights, do, dot):
     shape, near = near.shape, near.flatten(0, 1)
     q_blocks, do_blocks = (t.reshape(len(near), window * heads, dim) for t in (q, do))
     dw = torch.bmm(do_blocks, near.transpose(1, 2))
-    dw = softmax_backward(pw, dw, dot.reshape(len(near), -1), scale)
+    dw = softmax_backward(pw, dw, dot.view(len(near), -1), scale)
     dq = torch.bmm(dw, near).view(b, count * heads, dim)
     dnear = torch.bmm(dw.transpose(1, 2), q_blocks).baddbmm_(pw.transpose(1, 2), do_blocks)
     dentries = None
@@ -123,7 +123,7 @@ def attend_span_backward(ctx, q, near, entries, weights, do, dot):
         seen = entries[:, :pg.shape[-1]]
         q_rows, do_rows = (t.reshape(b, count * heads, dim) for t in (q, do))
         dg = torch.bmm(do_rows, seen.transpose(1, 2))
-        dg = softmax_backward(pg, dg, dot.reshape(b, -1), scale)
+        dg = softmax_backward(pg, dg, dot.view(b, -1), scale)
         dq.baddbmm_(dg, seen)
         dentries = torch.bmm(dg.transpose(1, 2), q_rows).baddbmm_(pg.transpose(1, 2), do_rows)
     return dq.view(q.shape), dnear.view(shape), -(ps * dot).sum((0, 1)), dentries

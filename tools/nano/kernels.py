@@ -362,7 +362,7 @@ def softmax_backward(p: Tensor, dp: Tensor, dot: Tensor, scale: float) -> Tensor
     if on_gpu(p):
         n = p.shape[-1]
         block = triton.next_power_of_2(n)
-        softmax_backward_kernel[(p.numel() // n,)](p, dp, dot, n, scale, block, num_warps=warps(block) if block > 512 else 1)
+        softmax_backward_kernel[(p.numel() // n,)](p, dp, dot, n, scale, block, num_warps=max(4, block // 1024) if block > 512 else 1)
         return dp
     return dp.copy_(p * (dp - dot.unsqueeze(-1)) * scale)
 

@@ -62,7 +62,7 @@ class Team:
     def close(self) -> None:
         """All members call it together; the leader may go on alone."""
         if self.world > 1:
-            dist.barrier()
+            self.agree(0.0)
             dist.destroy_process_group()
             self.world = 1
 

@@ -265,9 +265,10 @@ class Run:
         report = evaluate(self.model, sets, p.mode, a.tokens)
         (self.out / "evaluation.json").write_text(json.dumps(report, indent=1) + "\n")
         print(table(report), flush=True)
-        text = samples(self.model, Encoder(a.tokenizer), mode=p.mode)
-        (self.out / "samples.txt").write_text(text + "\n")
-        print(text, flush=True)
+        if a.device == "cuda":  # 65,536 tokens at a time
+            text = samples(self.model, Encoder(a.tokenizer), mode=p.mode)
+            (self.out / "samples.txt").write_text(text + "\n")
+            print(text, flush=True)
 
     def sync(self) -> None:
         if self.a.device == "cuda":
