@@ -211,6 +211,13 @@ class Run:
         self.params.refresh(p.quantise)
         return seen
 
+    def next_phase(self) -> None:
+        self.phase += 1
+        self.feed.switch(self.phase)
+        self.params.refresh(self.phases[self.phase].quantise)
+        if self.a.device == "cuda":
+            torch.cuda.empty_cache()  # rows of another length want blocks of other sizes
+
     def report(self, totals: torch.Tensor, steps: int, seconds: float) -> None:
         ce, index, *load = (totals / steps).tolist()
         self.log(loss=round(ce, 4), index_loss=round(index, 4), rate=round(self.schedule(), 4),
@@ -243,9 +250,7 @@ class Run:
                     totals, counted, reported = 0, 0, time.time()
             self.elapsed = self.team.agree(self.elapsed)
             if self.phase_over():
-                self.phase += 1
-                self.feed.switch(self.phase)
-                self.params.refresh(self.phases[self.phase].quantise)
+                self.next_phase()
                 first_in_phase = True
         self.sync()
         self.feed.close()
