@@ -27,15 +27,16 @@ def joined(parts: list[Tensor]) -> Tensor:
 
 
 def window_keys(kv: Tensor, window: int) -> Tensor:
-    """[B, L, D] -> [B, L/W, 2W, D]: every block with the one before it."""
+    """[B, L, D] -> [B * L/W, 2W, D]: every block with the one before it."""
     blocks = kv.view(kv.shape[0], -1, window, kv.shape[-1])
     before = torch.zeros_like(blocks)
     before[:, 1:] = blocks[:, :-1]
-    return torch.cat([before, blocks], 2)
+    return torch.cat([before, blocks], 2).flatten(0, 1)
 
 
-def fold_window(grad: Tensor, window: int) -> Tensor:
+def fold_window(grad: Tensor, rows: int, window: int) -> Tensor:
     """The transpose of window_keys."""
+    grad = grad.view(rows, -1, 2 * window, grad.shape[-1])
     out = grad[:, :, window:].clone(memory_format=torch.contiguous_format)
     out[:, :-1] += grad[:, 1:, :window]
     return out.flatten(1, 2)
@@ -51,7 +52,7 @@ class Attend(torch.autograd.Function):
         mass = q.new_zeros(b, length, 0 if entries is None else entries.shape[1])
         ctx.constants = ratio, window, dim ** -0.5
         ctx.inputs = sink, seg, doc, kept
-        near, parts, stretches = window_keys(kv, window), [], spans(length)
+        near, parts, stretches = window_keys(kv, window).unflatten(0, (b, -1)), [], spans(length)
         for a, z in stretches:
             o, weights = attend_span(ctx, q[:, a:z], near[:, a // window:z // window], entries, a, mass)
             parts.append(o)
@@ -66,7 +67,7 @@ class Attend(torch.autograd.Function):
         window, stretches = ctx.constants[1], spans(q.shape[1])
         do = do.contiguous()
         dot = (do.float() * o.float()).sum(-1)
-        near = window_keys(kv, window)
+        near = window_keys(kv, window).unflatten(0, (len(kv), -1))
         dq, dnear, dsink = [], [], torch.zeros_like(ctx.inputs[0])
         dentries = mass = None
         if entries is not None and len(stretches) > 1:
@@ -84,7 +85,7 @@ class Attend(torch.autograd.Function):
                 dentries[:, :grads[3].shape[1]] += grads[3]
         if entries is not None:
             dentries = grads[3] if dentries is None else dentries.to(entries.dtype)
-        return joined(dq), fold_window(joined(dnear), window), dentries, dsink, None, None, None, None, None
+        return joined(dq), fold_window(joined(dnear), len(kv), window), dentries, dsink, None, None, None, None, None
 
 
 def attend_span(ctx, q, near, entries, first, mass):
