@@ -112,7 +112,7 @@ def main() -> None:
             exact = variant.exact or not on_gpu
             models[variant.exact] = load_model(directory, torch.float32 if exact else torch.bfloat16, a.device)
         with torch.no_grad():
-            results[name] = graded(models[variant.exact], variant, sets, TOKENS // 2 if on_gpu else 4096)
+            results[name] = graded(models[variant.exact], variant, sets, TOKENS // 2 if on_gpu else 1024)
         print(name, flush=True)
     base = results[next(iter(results))]
     report = {name: compared(r, base) for name, r in results.items()}

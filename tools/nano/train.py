@@ -8,7 +8,7 @@
 
 Phase "short" trains rows of 1,024 tokens with plain arithmetic and every entry visible; phase "long" rows of 4,096 with
 everything an engine does: quantised weights and caches, Q8 activations, top-k selection, simulated replay cuts. "more",
-"open" and "far" are "long" with other mixes, "far" in rows of 16,384. The learning rate follows the clock, which a resumed
+"open", "wide" and "far" are "long" with other mixes, "wide" in rows of 8,192 and "far" in rows of 16,384. The learning rate follows the clock, which a resumed
 run continues: constant for the first half, then linear to 3 %. With --stop-tokens, rate, phases and end follow the number of
 tokens instead, so that runs can be compared whatever else the machine does.
 
@@ -21,11 +21,13 @@ resume: masters, optimiser state and the number of the next batch (batches are f
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import pathlib
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import torch
@@ -61,11 +63,12 @@ PHASES = {
     "long": Phase(Stage("long", "long", 4096, replay=0.35), FULL, True, 0.58),
     "more": Phase(Stage("more", "more", 4096, replay=0.35), FULL, True, 1.0),
     "open": Phase(Stage("open", "open", 4096, replay=0.35), FULL, True, 0.8),
+    "wide": Phase(Stage("wide", "wide", 8192, replay=0.35), FULL, True, 0.2),
     "far": Phase(Stage("far", "far", 16384, replay=0.35), FULL, True, 0.2),
 }
 # Small held-out sets that are looked at while training, as far as they fit into the phase's rows.
 WATCHED = ["chat, known intents in new wordings", "knowledge", "sums", "two-step problems, thinking", "tools",
-           "tools, new tools and wordings", "JSON", "recall at *"]
+           "tools, new tools and wordings", "JSON", "recall at *", "open: *"]
 
 
 def configuration(tokenizer: str, engram: bool = True, window_only: bool = False) -> tuple[dict, list[int]]:
@@ -108,7 +111,8 @@ class Run:
                          str(pathlib.Path(a.corpus) / "english.npy"), [p.stage for p in self.phases], a.tokens, self.phase,
                          Share(self.team.rank, self.team.world))
         self.log_file = (self.out / "log.jsonl").open("a") if self.team.leader else None
-        self.sets: dict[int, dict] = {}
+        self.beside, self.final = ThreadPoolExecutor(2), None  # held-out sets are made while the run goes on
+        self.prepare()
 
     def build(self) -> None:
         """Parameters and model."""
@@ -182,13 +186,18 @@ class Run:
         if self.a.save_state:
             self.save()
 
+    def prepare(self) -> None:
+        """Begins to make the held-out sets that the phase needs."""
+        if not self.team.leader:
+            return
+        make, a = functools.partial(self.beside.submit, build_sets, self.a.corpus, self.a.tokenizer), self.a
+        self.watched = make(a.watch_items, names=WATCHED, length=self.phases[self.phase].stage.length)
+        if a.final_items and not self.final and (a.steps or self.phase + 1 == len(self.phases)):
+            self.final = make(a.final_items, length=tuple({p.stage.length for p in self.phases}))
+
     def watch(self) -> None:
         """A quick look at held-out accuracy, in the arithmetic of the current phase."""
-        p = self.phases[self.phase]
-        if self.phase not in self.sets:
-            self.sets[self.phase] = build_sets(self.a.corpus, self.a.tokenizer, self.a.watch_items, names=WATCHED,
-                                               length=p.stage.length)
-        report = evaluate(self.model, self.sets[self.phase], p.mode, self.a.tokens, replay=False)
+        report = evaluate(self.model, self.watched.result(), self.phases[self.phase].mode, self.a.tokens, replay=False)
         self.log(watch={f"{name}: {label}": r["accuracy"] for name, label, r in graded(report)})
 
     # ---- training ---------------------------------------------------------------------------------------------------
@@ -215,6 +224,7 @@ class Run:
         self.phase += 1
         self.feed.switch(self.phase)
         self.params.refresh(self.phases[self.phase].quantise)
+        self.prepare()
         if self.a.device == "cuda":
             torch.cuda.empty_cache()  # rows of another length want blocks of other sizes
 
@@ -266,8 +276,7 @@ class Run:
             checkpoint.load(self.params, self.out / "model")
         else:
             self.params.refresh(p.quantise)
-        sets = build_sets(a.corpus, a.tokenizer, a.final_items, length=tuple({q.stage.length for q in self.phases}))
-        report = evaluate(self.model, sets, p.mode, a.tokens)
+        report = evaluate(self.model, self.final.result(), p.mode, a.tokens)
         (self.out / "evaluation.json").write_text(json.dumps(report, indent=1) + "\n")
         print(table(report), flush=True)
         if a.device == "cuda":  # 65,536 tokens at a time
