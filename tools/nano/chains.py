@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .kernels import mix_backward, on_gpu, visible_mask
+from .kernels import mix_backward, on_gpu
 from .quant import q4mx, q4nv, q8, straight_through
 
 NEG = float("-inf")
@@ -238,13 +238,6 @@ def index_key(k: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, rms_eps: floa
 def index_query(x: Tensor, cos: Tensor, sin: Tensor, dim: int, cache_quant: bool):
     y = rotate(x.float().unflatten(-1, (-1, dim)), cos.unsqueeze(1), sin.unsqueeze(1))
     return (straight_through(y, q4mx(y)) if cache_quant else y).to(x.dtype)
-
-
-@fused
-def index_score(dots: Tensor, weight: Tensor, doc: Tensor, ratio: int, scale: float):
-    """dots [B, L, H, E], weight [B, L, H] -> [B, L, E] f32; -inf where invisible."""
-    score = (torch.relu(dots.float()) * (weight * scale).unsqueeze(-1)).sum(2)
-    return score.masked_fill(~visible_mask(doc, ratio), NEG)
 
 
 @fused

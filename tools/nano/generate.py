@@ -79,13 +79,14 @@ def continue_all(model: Model, prompts: list[list[int]], new_tokens: int, rows: 
     return [ids[r, len(p):int(ends[r])].tolist() for r, p in enumerate(prompts)]
 
 
-def samples(model: Model, encoder: Encoder, new_tokens: int = 200, rows: int = 64, length: int = 1024) -> str:
+def samples(model: Model, encoder: Encoder, new_tokens: int = 200, rows: int = 64, length: int = 1024,
+            mode: Mode = Mode()) -> str:
     """The sample prompts with their continuations, as text."""
     cases = sample_prompts()
     prompts = []
     for _, arguments in cases:
         prompts.append([i for _, ids in encoder.pieces(render(generate=True, **arguments)) for i in ids])
-    answers = continue_all(model, prompts, new_tokens, rows, length, Mode())
+    answers = continue_all(model, prompts, new_tokens, rows, length, mode)
     lines = []
     for (name, arguments), answer in zip(cases, answers):
         mode = f"thinking {arguments.get('effort', 75)}" if arguments.get("thinking") else "chat"

@@ -1,8 +1,8 @@
 """Triton kernels of the trainer, each with a plain PyTorch twin that runs on the CPU and serves as its truth.
 
-Four places are worth a kernel: Sinkhorn (unrolled autograd would be thousands of launches), the softmax over window
-and global entries together (one pass over scores of up to 4,096 + 256 columns), the indexer's loss, and the backward
-pass of mixing streams, whose 26 sums a token the compiler turns into a kernel 30 times slower than memory allows.
+Five places are worth a kernel: Sinkhorn (unrolled autograd would be thousands of launches), the softmax over window
+and global entries together (one pass over scores of up to 16,384 + 256 columns), the indexer's scores and its loss, and
+the backward pass of mixing streams, whose 26 sums a token the compiler turns into a kernel 30 times slower than memory allows.
 """
 from __future__ import annotations
 
@@ -131,25 +131,27 @@ if triton is not None:
         tl.store(d_weight + tl.program_id(0) * D + c, total, mask=inside)
 
     @triton.jit
-    def softmax_forward_kernel(sw, sg, kept, sink, ps, mass, seg, doc, L, E, scale,
+    def softmax_forward_kernel(sw, sg, kept, sink, ps, mass, seg, doc, C, FIRST, L, E, N, scale,
                                H: tl.constexpr, W: tl.constexpr, RATIO: tl.constexpr, SELECTED: tl.constexpr,
                                EP: tl.constexpr):
-        """One token: scores of its H heads over 2W window slots and E entries -> weights, in place."""
+        """One of C tokens of a row, from FIRST on: scores of its H heads over 2W window slots and the first E of the
+        row's N entries -> weights, in place."""
         t = tl.program_id(0).to(tl.int64)
-        row, i = t // L, t % L
+        row, i = t // C, FIRST + t % C
+        at = row * L + i
         c = tl.arange(0, 2 * W)
         key = (i // W - 1) * W + c
         age = i - key
         in_window = (age >= 0) & (age < W) & (key >= 0)
-        my_seg = tl.load(seg + t)
+        my_seg = tl.load(seg + at)
         in_window &= tl.load(seg + row * L + key, mask=in_window, other=-2) == my_seg
         if RATIO > 0:
             e = tl.arange(0, EP)
             if SELECTED:
-                visible = tl.load(kept + t * E + e, mask=e < E, other=0) != 0
+                visible = tl.load(kept + at * N + e, mask=e < E, other=0) != 0
             else:
                 visible = (e * RATIO + RATIO - 1 <= i) & (e < E)
-                visible &= tl.load(doc + row * L + e * RATIO, mask=visible, other=-2) == tl.load(doc + t)
+                visible &= tl.load(doc + row * L + e * RATIO, mask=visible, other=-2) == tl.load(doc + at)
             total = tl.zeros([EP], tl.float32)
         for h in tl.static_range(H):
             a = tl.load(sw + (t * H + h) * (2 * W) + c, mask=in_window, other=float("-inf")).to(tl.float32) * scale
@@ -169,7 +171,7 @@ if triton is not None:
             tl.store(sw + (t * H + h) * (2 * W) + c, (a / d).to(sw.dtype.element_ty))
             tl.store(ps + t * H + h, zero / d)
         if RATIO > 0:
-            tl.store(mass + t * E + e, total.to(mass.dtype.element_ty), mask=e < E)
+            tl.store(mass + at * N + e, total.to(mass.dtype.element_ty), mask=e < E)
 
     @triton.jit
     def softmax_backward_kernel(p, dp, dot, n, scale, BLOCK: tl.constexpr):
@@ -180,6 +182,42 @@ if triton is not None:
         x = tl.load(p + r * n + e, mask=inside, other=0.0).to(tl.float32)
         g = tl.load(dp + r * n + e, mask=inside, other=0.0).to(tl.float32)
         tl.store(dp + r * n + e, (x * (g - tl.load(dot + r)) * scale).to(dp.dtype.element_ty), mask=inside)
+
+    @triton.jit
+    def index_score_kernel(dots, weight, doc, score, C, FIRST, L, E, N, scale, H: tl.constexpr, RATIO: tl.constexpr,
+                           BLOCK: tl.constexpr):
+        """One of C tokens of a row, from FIRST on, and BLOCK of the row's N entries, of which dots holds the first E:
+        score = sum_h weight_h relu(dots_h), -inf where invisible."""
+        t = tl.program_id(0).to(tl.int64)
+        row, i = t // C, FIRST + t % C
+        at = row * L + i
+        e = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+        visible = (e * RATIO + RATIO - 1 <= i) & (e < E)
+        visible &= tl.load(doc + row * L + e * RATIO, mask=visible, other=-2) == tl.load(doc + at)
+        total = tl.zeros([BLOCK], tl.float32)
+        for h in tl.static_range(H):
+            x = tl.load(dots + (t * H + h) * E + e, mask=visible, other=0.0).to(tl.float32)
+            total += tl.maximum(x, 0.0) * (tl.load(weight + at * H + h) * scale)
+        tl.store(score + at * N + e, tl.where(visible, total, float("-inf")), mask=e < N)
+
+    @triton.jit
+    def index_score_backward_kernel(dots, weight, grad, d_weight, C, FIRST, L, E, N, scale, H: tl.constexpr,
+                                    BLOCK: tl.constexpr):
+        """One token: the gradient of its dots, in place of them, and of its weights."""
+        t = tl.program_id(0).to(tl.int64)
+        at = (t // C) * L + FIRST + t % C
+        h = tl.arange(0, H)
+        w = tl.load(weight + at * H + h) * scale
+        total = tl.zeros([H, BLOCK], tl.float32)
+        for start in range(0, E, BLOCK):
+            e = start + tl.arange(0, BLOCK)
+            place = dots + (t * H + h[:, None]) * E + e[None, :]
+            inside = (h[:, None] < H) & (e[None, :] < E)
+            g = tl.load(grad + at * N + e, mask=e < E, other=0.0)[None, :]
+            x = tl.load(place, mask=inside, other=0.0).to(tl.float32)
+            total += g * tl.maximum(x, 0.0)
+            tl.store(place, tl.where(x > 0, g * w[:, None], 0.0).to(dots.dtype.element_ty), mask=inside)
+        tl.store(d_weight + at * H + h, tl.sum(total, 1) * scale)
 
     @triton.jit
     def index_loss_kernel(score, mass, kept, loss, grad, E, weight, SELECTED: tl.constexpr, BLOCK: tl.constexpr):
@@ -283,22 +321,28 @@ def visible_mask(doc: Tensor, ratio: int) -> Tensor:
     return past & (doc[:, e * ratio].unsqueeze(1) == doc.unsqueeze(-1))
 
 
-def softmax_forward(sw, sg, kept, sink, seg, doc, ratio: int, window: int, scale: float):
-    """Raw dot products [B, L, H, 2W] and [B, L, H, E] -> weights in place, the sink's share [B, L, H], and the mass
-    that all heads together put on each entry [B, L, E]."""
-    b, length, heads = sw.shape[:3]
+def warps(block: int) -> int:
+    return 4 if block <= 1024 else 8 if block <= 4096 else 16
+
+
+def softmax_forward(sw, sg, kept, sink, seg, doc, ratio: int, window: int, scale: float, mass, first: int = 0):
+    """Raw dot products of the queries from `first` on, [B, C, H, 2W] and [B, C, H, E] -> weights in place; returns the
+    sink's share [B, C, H]. mass [B, L, N] receives what all heads together put on each entry."""
+    b, count, heads = sw.shape[:3]
     entries = sg.shape[-1] if sg is not None else 0
     if on_gpu(sw):
-        ps = torch.empty(b, length, heads, device=sw.device)
-        mass = torch.empty(b, length, entries, device=sw.device, dtype=sw.dtype) if entries else ps
+        ps = torch.empty(b, count, heads, device=sw.device)
+        length = seg.shape[1]
         block = triton.next_power_of_2(max(entries, 16))
-        softmax_forward_kernel[(b * length,)](
-            sw, sg if entries else sw, kept if kept is not None else ps, sink, ps, mass, seg, doc, length, entries,
-            scale, heads, window, ratio if entries else 0, kept is not None, block, num_warps=8 if block > 1024 else 4)
-        return ps, mass if entries else None
-    score = sw.float().masked_fill(~window_mask(seg, window).unsqueeze(2), float("-inf"))
+        softmax_forward_kernel[(b * count,)](
+            sw, sg if entries else sw, kept if kept is not None else ps, sink, ps, mass if entries else ps, seg, doc, count, first,
+            length, entries, mass.shape[-1] if entries else 0, scale, heads, window, ratio if entries else 0,
+            kept is not None, block, num_warps=warps(block))
+        return ps
+    here = slice(first, first + count)
+    score = sw.float().masked_fill(~window_mask(seg, window)[:, here].unsqueeze(2), float("-inf"))
     if entries:
-        visible = kept if kept is not None else visible_mask(doc, ratio)
+        visible = (kept if kept is not None else visible_mask(doc, ratio))[:, here, :entries]
         score = torch.cat([score, sg.float().masked_fill(~visible.unsqueeze(2), float("-inf"))], -1)
     score = score * scale
     top = score.amax(-1, keepdim=True)
@@ -309,7 +353,8 @@ def softmax_forward(sw, sg, kept, sink, seg, doc, ratio: int, window: int, scale
     sw.copy_(weight[..., :sw.shape[-1]])
     if entries:
         sg.copy_(weight[..., sw.shape[-1]:])
-    return (zero / total).squeeze(-1), sg.sum(2) if entries else None
+        mass[:, here, :entries] = sg.sum(2)
+    return (zero / total).squeeze(-1)
 
 
 def softmax_backward(p: Tensor, dp: Tensor, dot: Tensor, scale: float) -> Tensor:
@@ -317,9 +362,39 @@ def softmax_backward(p: Tensor, dp: Tensor, dot: Tensor, scale: float) -> Tensor
     if on_gpu(p):
         n = p.shape[-1]
         block = triton.next_power_of_2(n)
-        softmax_backward_kernel[(p.numel() // n,)](p, dp, dot, n, scale, block, num_warps=4 if block > 512 else 1)
+        softmax_backward_kernel[(p.numel() // n,)](p, dp, dot, n, scale, block, num_warps=max(4, block // 1024) if block > 512 else 1)
         return dp
     return dp.copy_(p * (dp - dot.unsqueeze(-1)) * scale)
+
+
+# ---- the indexer's scores ----------------------------------------------------------------------------------------------
+
+def index_score(dots: Tensor, weight: Tensor, doc: Tensor, ratio: int, scale: float, score: Tensor, first: int) -> None:
+    """dots [B, C, H, E] of the queries from `first` on, weight [B, L, H] -> their rows of score [B, L, N] f32."""
+    b, count, heads, entries = dots.shape
+    length, all_entries = score.shape[1:]
+    if on_gpu(dots):
+        index_score_kernel[(b * count, triton.cdiv(all_entries, 1024))](
+            dots, weight, doc, score, count, first, length, entries, all_entries, scale, heads, ratio, 1024)
+        return
+    here = slice(first, first + count)
+    part = (torch.relu(dots.float()) * (weight[:, here] * scale).unsqueeze(-1)).sum(2)
+    score[:, here, :entries] = part.masked_fill(~visible_mask(doc, ratio)[:, here, :entries], float("-inf"))
+    score[:, here, entries:] = float("-inf")
+
+
+def index_score_backward(dots: Tensor, weight: Tensor, grad: Tensor, scale: float, d_weight: Tensor, first: int) -> Tensor:
+    """grad [B, L, N] of the scores, 0 where invisible -> the gradient of the dots, in place, and rows of d_weight."""
+    b, count, heads, entries = dots.shape
+    length, all_entries = grad.shape[1:]
+    if on_gpu(dots):
+        index_score_backward_kernel[(b * count,)](dots, weight, grad, d_weight, count, first, length, entries, all_entries,
+                                                  scale, heads, 512)
+        return dots
+    here = slice(first, first + count)
+    g, x = grad[:, here, :entries].unsqueeze(2), dots.float()
+    d_weight[:, here] = (g * torch.relu(x)).sum(-1) * scale
+    return dots.copy_(torch.where(x > 0, g * (weight[:, here] * scale).unsqueeze(-1), 0))
 
 
 # ---- the indexer's loss ------------------------------------------------------------------------------------------------
@@ -336,7 +411,7 @@ class IndexLoss(torch.autograd.Function):
             grad = torch.empty_like(score)
             block = triton.next_power_of_2(max(entries, 16))
             index_loss_kernel[(tokens,)](score, mass, kept if kept is not None else loss, loss, grad, entries,
-                                         1.0 / tokens, kept is not None, block, num_warps=8 if block > 1024 else 4)
+                                         1.0 / tokens, kept is not None, block, num_warps=warps(block))
         else:
             s = score if kept is None else score.masked_fill(~kept, float("-inf"))
             m = mass.float().masked_fill(s == float("-inf"), 0)

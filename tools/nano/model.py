@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import chains
-from .attention import Attend
+from .attention import Attend, IndexScore, spans
 from .chains import NEG, precise
 from .config import Layer
 from .engram import EngramHash
@@ -30,6 +30,7 @@ class Mode:
     act_quant: bool = True        # Q8 in front of FP8 and FP4 linears
     select: bool = True           # top-k entries only (False: every visible entry)
     exact_ties: bool = False      # of equal scores the lowest position wins, as in an engine
+    engram: bool = True           # n-gram values added to the streams
 
 
 @dataclass
@@ -127,26 +128,35 @@ class Model:
         q = chains.index_query(q, *angle, c["index_head_dim"], mode.cache_quant)
         weight = precise(x.detach(), self.p.leaf("index_weights", slot))
         keys = state.keys[layer.kv_source]
-        dots = torch.bmm(q.reshape(b, -1, c["index_head_dim"]), keys.transpose(1, 2))
-        score = chains.index_score(dots.view(b, length, c["index_n_heads"], -1), weight.view(b, length, -1), batch.doc,
-                            layer.ratio, (c["index_head_dim"] * c["index_n_heads"]) ** -0.5)
+        score = IndexScore.apply(q.view(b, length, c["index_n_heads"], -1), keys, weight.view(b, length, -1), batch.doc,
+                                 layer.ratio, (c["index_head_dim"] * c["index_n_heads"]) ** -0.5)
         state.score, state.mass, state.kept = score, None, None
-        if not mode.select:
-            return
-        with torch.no_grad():
-            score = score.detach()
-            if layer.candidates:
-                state.candidates = self._candidates(score, layer.ratio, mode)
-            elif layer.restricted:
-                score = score.masked_fill(~state.candidates, NEG)
-            state.kept = top_k_mask(score, c["index_topk"], mode.exact_ties)
+        if mode.select:
+            with torch.no_grad():
+                state.kept = self._keep(layer, score.detach(), state, mode)
 
-    def _candidates(self, score: Tensor, ratio: int, mode: Mode) -> Tensor:
-        """[B, L, E] entries in the best blocks; the block of the newest visible entry is always among them."""
+    def _keep(self, layer: Layer, score: Tensor, state: State, mode: Mode) -> Tensor:
+        """[B, L, E] the selected entries."""
+        kept = torch.zeros_like(score, dtype=torch.bool)
+        if layer.candidates:
+            state.candidates = torch.zeros_like(kept)
+        for a, z in spans(score.shape[1]):
+            here = slice(None), slice(a, z), slice(0, z // layer.ratio)
+            part = score[here]
+            if layer.candidates:
+                state.candidates[here] = self._candidates(part, layer.ratio, mode, a)
+            elif layer.restricted:
+                part = part.masked_fill(~state.candidates[here], NEG)
+            kept[here] = top_k_mask(part, self.c["index_topk"], mode.exact_ties)
+        return kept
+
+    def _candidates(self, score: Tensor, ratio: int, mode: Mode, first: int = 0) -> Tensor:
+        """Scores of the queries from `first` on -> the entries in their best blocks; the block of the newest visible
+        entry is always among them."""
         c, size = self.c, self.c["candidate_block_size"]
         length, entries = score.shape[1:]
         best = F.pad(score, (0, -entries % size), value=NEG).unflatten(-1, (-1, size)).amax(-1)
-        newest = ((torch.arange(length, device=score.device) + 1) // ratio - 1) // size
+        newest = ((first + torch.arange(length, device=score.device) + 1) // ratio - 1) // size
         forced = newest.unsqueeze(-1) == torch.arange(best.shape[-1], device=score.device)
         best = best.masked_fill(forced, float("inf"))
         return top_k_mask(best, c["candidate_topk_blocks"], mode.exact_ties).repeat_interleave(size, -1)[..., :entries]
@@ -207,6 +217,8 @@ class Model:
 
     def _engram_values(self, slot: int, rows: list[Tensor], mode: Mode) -> Tensor:
         e = F.embedding(rows[slot], self.p.leaf(f"engram_table{slot}")).flatten(1)
+        if not mode.engram:
+            e = torch.zeros_like(e)
         return F.linear(chains.quantised(e, mode.act_quant), self.p.leaf("engram_wkv", slot))
 
     def _block(self, layer: Layer, following: Tensor, carried: tuple, batch, state: State, mode: Mode, angles):
@@ -248,11 +260,11 @@ class Model:
         index_loss = torch.stack(state.index_loss).sum() if state.index_loss else x.new_zeros(())
         return Output(precise(x, self.p.leaf("head")), index_loss, torch.stack(state.load))
 
-    def loss(self, batch: Batch, mode: Mode) -> tuple[Tensor, Output]:
-        """Weighted mean next-token loss plus the indexer's own loss."""
+    def loss(self, batch: Batch, mode: Mode, total: Tensor | None = None) -> tuple[Tensor, Output]:
+        """Weighted mean next-token loss, with `total` in place of the batch's sum of weights; and the output."""
         out = self.forward(batch, mode)
         weight = batch.weight.flatten()
-        ce = chains.cross_entropy(out.logits, batch.target.flatten(), weight) / weight.sum()
+        ce = chains.cross_entropy(out.logits, batch.target.flatten(), weight) / (weight.sum() if total is None else total)
         return ce, out
 
 

@@ -58,8 +58,9 @@ class Optimizer:
     @torch.no_grad()
     def balance(self, load: Tensor, rate: float = 1e-3) -> None:
         """Nudges the routers' selection biases towards equal load. load [layers, experts]."""
-        bias = self.params.groups["gate_bias"].master
-        bias.add_(torch.sign(load.mean(1, keepdim=True) - load), alpha=rate)
+        if "gate_bias" in self.params.groups:
+            bias = self.params.groups["gate_bias"].master
+            bias.add_(torch.sign(load.mean(1, keepdim=True) - load), alpha=rate)
 
     def state(self) -> dict:
         return {"steps": self.steps, "first": self.first, "second": self.second}

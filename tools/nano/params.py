@@ -98,7 +98,7 @@ def groups_for(c: dict) -> list[Group]:
                 norm("engram_k", m, hc, d)]
         out += [Group(f"engram_table{i}", (1, sum(primes), c["engram_head_dim"]), "table", "adam", 3e-3, normal(1.0))
                 for i, primes in enumerate(bucket_primes(c))]
-    return out
+    return [g for g in out if g.shape[0]]
 
 
 def on_grid(group: Group, w: Tensor) -> Tensor:
@@ -131,7 +131,8 @@ class Params:
             g.init(init, generator)
             g.master = init.to(device)
             g.work = torch.empty(g.shape, device=device, dtype=torch.float32 if g.kind == "f32" else dtype)
-            g.grad = torch.zeros_like(g.work)
+        self.gradients = self._gradients()
+        for g in self.groups.values():
             g.leaves = []
             for work, grad in zip(g.work, g.grad):
                 leaf = work.detach().requires_grad_(g.rule != "none")
@@ -139,6 +140,20 @@ class Params:
                 g.leaves.append(leaf)
         self.plan = layer_plan(c)
         self.refresh(False)
+
+    def _gradients(self) -> list[Tensor]:
+        """One buffer for each working precision, of which the groups' gradients are views."""
+        buffers = []
+        for dtype in sorted({g.work.dtype for g in self.groups.values()}, key=str):
+            mine = [g for g in self.groups.values() if g.work.dtype == dtype]
+            places, total = [], 0
+            for g in mine:
+                places.append(total)
+                total += g.work.numel() + -g.work.numel() % 64
+            buffers.append(torch.zeros(total, device=self.device, dtype=dtype))
+            for g, at in zip(mine, places):
+                g.grad = buffers[-1][at:at + g.work.numel()].view(g.work.shape)
+        return buffers
 
     def refresh(self, quantise: bool) -> None:
         """Makes the working copies from the masters, rounded to the file's formats if asked to."""
@@ -156,8 +171,8 @@ class Params:
                 g.master.copy_(on_grid(g, g.master))
 
     def zero_grad(self) -> None:
-        for g in self.groups.values():
-            g.grad.zero_()
+        for buffer in self.gradients:
+            buffer.zero_()
 
     def leaf(self, name: str, i: int = 0) -> Tensor:
         return self.groups[name].leaves[i]

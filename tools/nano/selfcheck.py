@@ -80,6 +80,25 @@ def check_attention_gradient() -> None:
             assert torch.allclose(a, b, atol=1e-5), ratio
 
 
+def check_spans() -> None:
+    """Long rows computed span by span give what they give as a whole."""
+    c, results, kept = tiny_config(), {}, (attention.WHOLE, attention.SPAN)
+    modes = [Mode(False, False, False)] + ([Mode(False, False, exact_ties=True)] if DEVICE == "cpu" else [])
+    for attention.WHOLE, attention.SPAN in ((4096, 2048), (32, 32)):
+        params = Params(c, DEVICE, seed=5)
+        network = Model(params, list(range(c["vocab_size"])))
+        for mode in modes:
+            params.zero_grad()
+            loss, out = network.loss(tiny_batch(c, length=128, device=DEVICE), mode)
+            (loss + out.index_loss).backward()
+            results.setdefault(mode, []).append([loss.detach(), out.index_loss.detach(), out.logits.detach(),
+                                                 *(g.grad.clone() for g in params.groups.values())])
+    attention.WHOLE, attention.SPAN = kept
+    for whole, parts in results.values():
+        for a, b in zip(whole, parts):
+            assert torch.allclose(a, b, atol=1e-5 * float(1 + a.abs().max())), (a - b).abs().max()
+
+
 def check_round_trip() -> None:
     """What is exported, read back, gives the same losses as the quantised working copies in training."""
     c = tiny_config()
@@ -133,7 +152,7 @@ def check_gpu() -> None:
 
 
 def main() -> None:
-    checks = [check_formats, check_attention_gradient, check_round_trip] + ([check_gpu] if DEVICE == "cuda" else [])
+    checks = [check_formats, check_attention_gradient, check_spans, check_round_trip] + ([check_gpu] if DEVICE == "cuda" else [])
     for check in checks:
         check()
         print(f"{check.__name__}: fine", flush=True)

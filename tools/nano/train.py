@@ -1,13 +1,19 @@
-"""Trains nano on one GPU.
+"""Trains nano on the GPUs of one machine.
 
     python -m nano.train --corpus DIR --tokenizer FILE --out DIR --seconds 1200            # from nothing, both phases
     python -m nano.train ... --init-from MODEL_DIR --phases more --seconds 1080            # continue a released file
     python -m nano.train ... --resume STATE.pt                                             # continue an interrupted run
+    python -m nano.train ... --gpus 2 --phases open far --shares 0.8 0.2                   # two GPUs, two phases
+    python -m nano.train ... --phases short --stop-tokens 100 --no-engram                  # an ablation
 
 Phase "short" trains rows of 1,024 tokens with plain arithmetic and every entry visible; phase "long" rows of 4,096 with
-everything an engine does: quantised weights and caches, Q8 activations, top-k selection, simulated replay cuts. "more"
-is "long" with another mix, to go on from a trained model. The learning rate follows the clock, which a resumed run
-continues: constant for the first half, then linear to 3 %.
+everything an engine does: quantised weights and caches, Q8 activations, top-k selection, simulated replay cuts. "more",
+"open", "wide" and "far" are "long" with other mixes, "wide" in rows of 8,192 and "far" in rows of 16,384. The learning rate follows the clock, which a resumed
+run continues: constant for the first half, then linear to 3 %. With --stop-tokens, rate, phases and end follow the number of
+tokens instead, so that runs can be compared whatever else the machine does.
+
+With --gpus N (or under torchrun) each GPU trains batches of its own and gradients are averaged: a step is N times as many
+tokens. The first process alone keeps the clock, writes and evaluates.
 
 OUT receives log.jsonl, the newest checkpoint (OUT/model) and, with --save-state, OUT/state.pt with everything needed to
 resume: masters, optimiser state and the number of the next batch (batches are functions of seed and number).
@@ -15,28 +21,32 @@ resume: masters, optimiser state and the number of the next batch (batches are f
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import pathlib
 import shutil
 import time
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import torch
 
-from . import checkpoint
+from . import checkpoint, dense, parallel
 from .config import NANO
-from .data.pack import Feed, Stage
+from .data.pack import Feed, Share, Stage
 from .engram import bucket_primes, compressed_token_map
-from .evaluate import build_sets, evaluate, table, to_batch
+from .evaluate import build_sets, evaluate, graded, table, to_batch
 from .generate import samples
 from .model import Mode, Model
 from .optim import Optimizer
+from .parallel import Team
 from .params import Params
 from .tokenizer import Encoder
 
 WARM_UP_STEPS = 80
 FINAL_RATE = 0.03
+SHARE_EVERY = 200       # steps after which the leader's masters are taken over
 
 
 @dataclass(frozen=True)
@@ -52,60 +62,95 @@ PHASES = {
     "short": Phase(Stage("short", "short", 1024, replay=0.05), PLAIN, False, 0.42),
     "long": Phase(Stage("long", "long", 4096, replay=0.35), FULL, True, 0.58),
     "more": Phase(Stage("more", "more", 4096, replay=0.35), FULL, True, 1.0),
+    "open": Phase(Stage("open", "open", 4096, replay=0.35), FULL, True, 0.8),
+    "wide": Phase(Stage("wide", "wide", 8192, replay=0.35), FULL, True, 0.2),
+    "far": Phase(Stage("far", "far", 16384, replay=0.35), FULL, True, 0.2),
 }
-# Small held-out sets that are looked at while training.
+# Small held-out sets that are looked at while training, as far as they fit into the phase's rows.
 WATCHED = ["chat, known intents in new wordings", "knowledge", "sums", "two-step problems, thinking", "tools",
-           "tools, new tools and wordings", "JSON", "recall at 250 tokens"]
-WATCHED_LONG = ["recall at 1,000 tokens", "recall at 3,500 tokens"]
+           "tools, new tools and wordings", "JSON", "recall at *", "open: *"]
 
 
-def configuration(tokenizer: str) -> tuple[dict, list[int]]:
-    """nano's text_config completed by what the tokenizer decides, and the compressed token map."""
+def configuration(tokenizer: str, engram: bool = True, window_only: bool = False) -> tuple[dict, list[int]]:
+    """nano's text_config completed by what the tokenizer decides, and the compressed token map. Without Engram, or with
+    layers that read nothing but their window, for ablations."""
     c = dict(NANO)
+    if not engram:
+        c["engram_layer_ids"] = []
+    if window_only:
+        c |= dict(compress_ratios=[0] * c["num_hidden_layers"], kv_source_layer_ids=[], index_source_layer_ids=[],
+                  candidate_source_layer_id=-1)
     mapping, c["engram_compressed_vocab_size"] = compressed_token_map(tokenizer, c["vocab_size"])
     c["engram_num_embeddings"] = [sum(primes) for primes in bucket_primes(c)]
     return c, mapping
+
+
+def chosen_phases(a: argparse.Namespace) -> list[Phase]:
+    phases = [PHASES[name] for name in a.phases]
+    if a.shares:
+        phases = [replace(p, share=share) for p, share in zip(phases, a.shares, strict=True)]
+    if a.length:  # small tests
+        phases = [replace(p, stage=Stage(p.stage.name, "short", a.length, p.stage.replay)) for p in phases]
+    return phases
 
 
 class Run:
     """One training run: model, optimiser, data and clock."""
 
     def __init__(self, a: argparse.Namespace):
-        self.a, self.out = a, pathlib.Path(a.out)
+        self.a, self.out, self.team = a, pathlib.Path(a.out), Team(a.device)
         self.out.mkdir(parents=True, exist_ok=True)
-        self.phases = [PHASES[name] for name in a.phases]
-        if a.length:  # small tests
-            self.phases = [Phase(Stage(p.stage.name, "short", a.length, p.stage.replay), p.mode, p.quantise, p.share)
-                           for p in self.phases]
-        c, mapping = configuration(a.tokenizer)
-        self.params = Params(c, a.device, torch.bfloat16 if a.device == "cuda" else torch.float32, a.seed)
-        if a.init_from:
-            checkpoint.load(self.params, a.init_from)
-        self.model, self.optimizer = Model(self.params, mapping), Optimizer(self.params)
+        self.phases = chosen_phases(a)
+        self.build()
+        self.optimizer = Optimizer(self.params)
         self.step, self.tokens, self.elapsed, self.phase = 0, 0, 0.0, 0
         if a.resume:
             self.restore(a.resume)
-        self.feed = Feed(a.workers, a.seed, self.step, a.corpus, a.tokenizer, str(pathlib.Path(a.corpus) / "english.npy"),
-                         [p.stage for p in self.phases], a.tokens, self.phase)
-        self.log_file = (self.out / "log.jsonl").open("a")
-        self.sets: dict[int, dict] = {}
-        self.load = torch.zeros(c["num_hidden_layers"], c["n_routed_experts"], device=a.device)
+        self.team.share(self.params)
+        self.feed = Feed(max(1, a.workers // self.team.world), a.seed, self.step, a.corpus, a.tokenizer,
+                         str(pathlib.Path(a.corpus) / "english.npy"), [p.stage for p in self.phases], a.tokens, self.phase,
+                         Share(self.team.rank, self.team.world))
+        self.log_file = (self.out / "log.jsonl").open("a") if self.team.leader else None
+        self.beside, self.final = ThreadPoolExecutor(2), None  # held-out sets are made while the run goes on
+        self.prepare()
+
+    def build(self) -> None:
+        """Parameters and model."""
+        a, dtype = self.a, torch.bfloat16 if self.a.device == "cuda" else torch.float32
+        c, mapping = configuration(a.tokenizer, a.engram, a.window_only)
+        if a.dense:
+            self.params = Params(c, a.device, dtype, a.seed, dense.groups_for(c["vocab_size"]))
+            self.model = dense.DenseModel(self.params)
+        else:
+            self.params = Params(c, a.device, dtype, a.seed)
+            self.model = Model(self.params, mapping)
+        if a.init_from:
+            checkpoint.load(self.params, a.init_from)
 
     # ---- the clock --------------------------------------------------------------------------------------------------
 
+    def progress(self) -> float:
+        """Share of the run that is done."""
+        if self.a.stop_tokens:
+            return self.tokens / (1e6 * self.a.stop_tokens)
+        return self.elapsed / self.a.seconds
+
     def schedule(self) -> float:
         """Share of the full learning rate."""
-        progress = min(1.0, self.elapsed / self.a.seconds)
+        progress = min(1.0, self.progress())
         decay = 1.0 if progress < 0.5 else 1 - (1 - FINAL_RATE) * (progress - 0.5) / 0.5
         return self.a.rate * decay * min(1.0, (self.step + 1) / WARM_UP_STEPS)
 
-    def phase_ends(self) -> float:
+    def phase_over(self) -> bool:
         shares = [p.share for p in self.phases]
-        return self.a.seconds * sum(shares[:self.phase + 1]) / sum(shares)
+        ends = sum(shares[:self.phase + 1]) / sum(shares)
+        return self.phase + 1 < len(self.phases) and self.progress() >= ends
 
     # ---- records ----------------------------------------------------------------------------------------------------
 
     def log(self, **record) -> None:
+        if not self.team.leader:
+            return
         line = json.dumps({"step": self.step, "mtokens": round(self.tokens / 1e6, 2), "seconds": round(self.elapsed, 1),
                            "phase": self.phases[self.phase].stage.name, **record})
         print(line, flush=True)
@@ -114,6 +159,8 @@ class Run:
 
     def export(self) -> None:
         """Writes the checkpoint beside the last one, then swaps, so that there is always a whole one."""
+        if self.a.dense:  # has no released format
+            return
         fresh, place = self.out / "model.new", self.out / "model"
         shutil.rmtree(fresh, ignore_errors=True)
         checkpoint.save(self.params, fresh, self.a.tokenizer)
@@ -134,79 +181,108 @@ class Run:
         self.step, self.tokens = state["step"], state["tokens"]
         self.elapsed, self.phase = state["elapsed"], state["phase"]
 
+    def keep(self) -> None:
+        self.export()
+        if self.a.save_state:
+            self.save()
+
+    def prepare(self) -> None:
+        """Begins to make the held-out sets that the phase needs."""
+        if not self.team.leader:
+            return
+        make, a = functools.partial(self.beside.submit, build_sets, self.a.corpus, self.a.tokenizer), self.a
+        self.watched = make(a.watch_items, names=WATCHED, length=self.phases[self.phase].stage.length)
+        if a.final_items and not self.final and (a.steps or self.phase + 1 == len(self.phases)):
+            self.final = make(a.final_items, length=tuple({p.stage.length for p in self.phases}))
+
     def watch(self) -> None:
         """A quick look at held-out accuracy, in the arithmetic of the current phase."""
-        p = self.phases[self.phase]
-        if self.phase not in self.sets:
-            long = p.stage.length >= 4096
-            self.sets[self.phase] = build_sets(self.a.corpus, self.a.tokenizer, self.a.watch_items,
-                                               names=WATCHED + (WATCHED_LONG if long else []), length=p.stage.length)
-        report = evaluate(self.model, self.sets[self.phase], p.mode, self.a.tokens, replay=False)
-        self.log(watch={f"{name}: {label}": r["accuracy"] for name, e in report.items() for label, r in e.items()
-                        if label != "loss"})
+        report = evaluate(self.model, self.watched.result(), self.phases[self.phase].mode, self.a.tokens, replay=False)
+        self.log(watch={f"{name}: {label}": r["accuracy"] for name, label, r in graded(report)})
 
     # ---- training ---------------------------------------------------------------------------------------------------
 
-    def one_step(self, p: Phase, totals: torch.Tensor) -> None:
-        batch = to_batch(self.feed.next(), self.params.device)
+    def one_step(self, p: Phase) -> torch.Tensor:
+        """Returns both losses and the load of each expert in each layer, over all GPUs."""
+        team, batch = self.team, to_batch(self.feed.next(), self.params.device)
         self.params.zero_grad()
-        loss, out = self.model.loss(batch, p.mode)
-        (loss + out.index_loss).backward()
+        loss, out = self.model.loss(batch, p.mode, team.mean(batch.weight.sum()))
+        (loss + out.index_loss if self.a.index_loss else loss).backward()
+        for buffer in self.params.gradients:
+            team.mean(buffer)
+        seen = team.mean(torch.cat([torch.stack([loss.detach(), out.index_loss.detach()]), out.load.flatten()]))
         self.optimizer.step(self.schedule())
-        self.load.lerp_(out.load, 0.1)
-        self.optimizer.balance(out.load)
-        self.params.refresh(p.quantise)
-        totals += torch.stack([loss.detach(), out.index_loss.detach(), torch.ones_like(loss)])
+        self.optimizer.balance(seen[2:].view_as(out.load))
         self.step += 1
-        self.tokens += batch.ids.numel()
+        self.tokens += batch.ids.numel() * team.world
+        if self.step % SHARE_EVERY == 0:
+            team.share(self.params)
+        self.params.refresh(p.quantise)
+        return seen
+
+    def next_phase(self) -> None:
+        self.phase += 1
+        self.feed.switch(self.phase)
+        self.params.refresh(self.phases[self.phase].quantise)
+        self.prepare()
+        if self.a.device == "cuda":
+            torch.cuda.empty_cache()  # rows of another length want blocks of other sizes
+
+    def report(self, totals: torch.Tensor, steps: int, seconds: float) -> None:
+        ce, index, *load = (totals / steps).tolist()
+        self.log(loss=round(ce, 4), index_loss=round(index, 4), rate=round(self.schedule(), 4),
+                 tokens_per_second=round(steps * self.a.tokens * self.team.world / seconds), load_max=round(max(load), 3),
+                 load_min=round(min(load), 3), queue=self.feed.waiting())
 
     def run(self) -> None:
-        a, totals = self.a, torch.zeros(3, device=self.params.device)
-        next_export, next_watch, reported = self.elapsed + a.export_every, self.elapsed + a.watch_every, time.time()
+        a, totals, counted = self.a, 0, 0
+        due = {self.watch: [self.elapsed + a.watch_every, a.watch_every],
+               self.keep: [self.elapsed + a.export_every, a.export_every]}
         self.params.refresh(self.phases[self.phase].quantise)
-        first_in_phase = True
-        while self.elapsed < a.seconds and (not a.steps or self.step < a.steps):
-            p = self.phases[self.phase]
+        first_in_phase, reported = True, time.time()
+        while self.progress() < 1 and not (a.steps and self.step >= a.steps):
             started = time.time()
-            self.one_step(p, totals)
+            totals, counted = totals + self.one_step(self.phases[self.phase]), counted + 1
             if first_in_phase:
                 self.sync()
                 self.log(compile=round(time.time() - started, 1), memory=self.memory())
                 first_in_phase, started = False, time.time()
             if self.step % a.log_every == 0:
-                ce, index, n = totals.tolist()
-                now = time.time()
-                self.log(loss=round(ce / n, 4), index_loss=round(index / n, 4), rate=round(self.schedule(), 4),
-                         tokens_per_second=round(n * a.tokens / (now - reported)), load_max=round(float(self.load.max()), 3),
-                         load_min=round(float(self.load.min()), 3), queue=self.feed.queue.qsize())
-                totals.zero_()
-                reported = now
+                self.report(totals, counted, time.time() - reported)
+                totals, counted, reported = 0, 0, time.time()
             self.elapsed += time.time() - started
-            if self.elapsed >= next_watch:
-                next_watch += a.watch_every
-                started = time.time()
-                self.watch()
-                self.elapsed += time.time() - started
-                reported = time.time()
-            if self.elapsed >= next_export:
-                next_export += a.export_every
-                started = time.time()
-                self.export()
-                if a.save_state:
-                    self.save()
-                self.elapsed += time.time() - started
-                reported = time.time()
-            if self.elapsed >= self.phase_ends() and self.phase + 1 < len(self.phases):
-                self.phase += 1
-                self.feed.switch(self.phase)
-                self.params.refresh(self.phases[self.phase].quantise)
+            for action, times in due.items():
+                if self.team.leader and self.elapsed >= times[0]:
+                    times[0] += times[1]
+                    started = time.time()
+                    action()
+                    self.elapsed += time.time() - started
+                    totals, counted, reported = 0, 0, time.time()
+            self.elapsed = self.team.agree(self.elapsed)
+            if self.phase_over():
+                self.next_phase()
                 first_in_phase = True
         self.sync()
-        self.export()
-        if a.save_state:
-            self.save()
-        self.log(finished=True, memory=self.memory())
         self.feed.close()
+        self.team.close()
+        if self.team.leader:
+            self.keep()
+            self.log(finished=True, memory=self.memory())
+
+    def finish(self) -> None:
+        """The numbers that are reported: of the file, read back, if the last phase trained what the file holds."""
+        p, a = self.phases[-1], self.a
+        if p.quantise and not a.dense:
+            checkpoint.load(self.params, self.out / "model")
+        else:
+            self.params.refresh(p.quantise)
+        report = evaluate(self.model, self.final.result(), p.mode, a.tokens)
+        (self.out / "evaluation.json").write_text(json.dumps(report, indent=1) + "\n")
+        print(table(report), flush=True)
+        if a.device == "cuda":  # 65,536 tokens at a time
+            text = samples(self.model, Encoder(a.tokenizer), mode=p.mode)
+            (self.out / "samples.txt").write_text(text + "\n")
+            print(text, flush=True)
 
     def sync(self) -> None:
         if self.a.device == "cuda":
@@ -221,14 +297,17 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--corpus", required=True, help="folder written by nano.corpus and nano.tokenizer")
     p.add_argument("--tokenizer", required=True)
     p.add_argument("--out", required=True)
-    p.add_argument("--seconds", type=float, required=True, help="time for steps, looks and exports")
+    p.add_argument("--seconds", type=float, help="time for steps, looks and exports")
+    p.add_argument("--stop-tokens", type=float, default=0, help="millions of tokens; rate and phases follow them, not the clock")
     p.add_argument("--phases", nargs="+", default=["short", "long"], choices=list(PHASES))
+    p.add_argument("--shares", nargs="+", type=float, help="share of the run for each phase")
     p.add_argument("--rate", type=float, default=1.0, help="factor on all learning rates")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--tokens", type=int, default=65536, help="tokens a step")
+    p.add_argument("--gpus", type=int, default=1)
+    p.add_argument("--tokens", type=int, default=65536, help="tokens a step on each GPU")
     p.add_argument("--length", type=int, default=0, help="row length of every phase (0: the phase's own)")
     p.add_argument("--steps", type=int, default=0, help="stop after so many steps")
-    p.add_argument("--workers", type=int, default=12)
+    p.add_argument("--workers", type=int, default=12, help="processes that make data, for all GPUs together")
     p.add_argument("--init-from", help="checkpoint directory to start from")
     p.add_argument("--resume", help="state.pt of an interrupted run")
     p.add_argument("--save-state", action="store_true")
@@ -237,28 +316,28 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--watch-items", type=int, default=128)
     p.add_argument("--log-every", type=int, default=25)
     p.add_argument("--final-items", type=int, default=512, help="items of each held-out set at the end (0: none)")
+    p.add_argument("--no-engram", dest="engram", action="store_false", help="without n-gram tables")
+    p.add_argument("--window-only", action="store_true", help="layers read their window, no global entries")
+    p.add_argument("--no-index-loss", dest="index_loss", action="store_false", help="the indexer keeps its random weights")
+    p.add_argument("--dense", action="store_true", help="a plain Transformer with as many active parameters instead")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    return p.parse_args()
+    a = p.parse_args()
+    if not a.seconds and not a.stop_tokens:
+        p.error("one of --seconds and --stop-tokens is needed")
+    return a
 
 
 def main() -> None:
     a = arguments()
+    if a.gpus > 1 and not parallel.launched():
+        raise SystemExit(parallel.launch("nano.train", a.gpus))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     torch._dynamo.config.recompile_limit = 64
     torch.manual_seed(a.seed)
     run = Run(a)
     run.run()
-    if a.final_items:
-        # the numbers that are reported come from the file, read back
-        checkpoint.load(run.params, run.out / "model")
-        length = run.phases[-1].stage.length
-        sets = build_sets(a.corpus, a.tokenizer, a.final_items, length=length)
-        report = evaluate(run.model, sets, FULL, a.tokens)
-        (run.out / "evaluation.json").write_text(json.dumps(report, indent=1) + "\n")
-        print(table(report), flush=True)
-        text = samples(run.model, Encoder(a.tokenizer))
-        (run.out / "samples.txt").write_text(text + "\n")
-        print(text, flush=True)
+    if a.final_items and run.team.leader:
+        run.finish()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from .mix import Generators, held_out_sets, render
 ALIGN = 8       # compressor pairs and candidate blocks start with the conversation
 WINDOW = 128
 ENGLISH_WEIGHT = 0.4
+BOS, EOS = 0, 1
 
 
 @dataclass
@@ -87,7 +88,7 @@ class Packer:
         room = self.room()
         if self.english is not None and room > 1:
             start = int(self.rng.integers(0, len(self.english) - room))
-            ids = [0, *self.english[start:start + room - 1].tolist()]
+            ids = [BOS, *self.english[start:start + room - 1].tolist()]
             self.add(Sequence(ids, [0.0] + [ENGLISH_WEIGHT] * (room - 1), [-1] * room, [], []))
         row = self.row
         row["target"] = np.concatenate([row["ids"][1:], row["ids"][:1]])
@@ -99,7 +100,7 @@ class Packer:
 class Stage:
     """What the workers produce."""
     name: str
-    mix: str                    # "short", "long" or "more"
+    mix: str                    # a name in mix.SHARES
     length: int
     replay: float               # share of longer conversations with a simulated replay cut
     english: float = 0.05       # share of rows that are English only
@@ -130,48 +131,94 @@ def make_batch(g: Generators, encoder: Encoder, english: np.ndarray, stage: Stag
     return stacked(done)
 
 
-def _work(worker: int, workers: int, seed: int, first: int, corpus: str, tokenizer: str, english_file: str,
+def training_english(file: str) -> np.ndarray:
+    """The English text as ids, without the documents at its end that are held out."""
+    ids = np.load(file)
+    ends = np.flatnonzero(ids == EOS)
+    return ids[:int(ends[kept_documents(len(ends)) - 1]) + 2]  # an end is followed by the next document's beginning
+
+
+def kept_documents(count: int) -> int:
+    return count - count // 50
+
+
+# ---- worker processes --------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Share:
+    """The batches that one process of several takes of each step: number * members + member."""
+    member: int = 0
+    members: int = 1
+
+
+def _work(worker: int, workers: int, seed: int, share: Share, corpus: str, tokenizer: str, english_file: str,
           stages: list[Stage], tokens: int, current, out) -> None:
-    """A worker makes every workers-th batch. `put` has a timeout, so a stage switch is never missed."""
+    """A worker makes every workers-th batch of the current stage, from the step on at which the stage began. `put` has a
+    timeout, so a stage switch is never missed."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    g, encoder, english = Generators(corpus), Encoder(tokenizer), np.load(english_file)
-    number = first + worker
-    while current.value >= 0:
-        stage = current.value
-        batch = make_batch(g, encoder, english, stages[stage], seed, number, tokens)
-        number += workers
-        while current.value == stage:
+    parent, plan, number = os.getppid(), None, 0
+    g, encoder, english = Generators(corpus), Encoder(tokenizer), training_english(english_file)
+    while current[0] >= 0 and os.getppid() == parent:
+        if plan != tuple(current[:]):
+            plan = tuple(current[:])
+            number = plan[1] + worker
+        batch = make_batch(g, encoder, english, stages[plan[0]], seed, number * share.members + share.member, tokens)
+        while tuple(current[:]) == plan and os.getppid() == parent:
             try:
-                out.put((stage, batch), timeout=1.0)
+                out.put((plan[0], number, batch), timeout=1.0)
                 break
             except queue.Full:
                 continue
+        number += workers
+    out.cancel_join_thread()
 
 
 class Feed:
-    """Batches from worker processes. Batches of an earlier stage are thrown away."""
+    """Batches from worker processes, in the order of their numbers: the batch of a step is a function of seed, step and
+    stage. Batches of an earlier stage are thrown away."""
+
+    PATIENCE = 300.0  # seconds without a batch
 
     def __init__(self, workers: int, seed: int, first: int, corpus: str, tokenizer: str, english: str,
-                 stages: list[Stage], tokens: int, stage: int = 0):
+                 stages: list[Stage], tokens: int, stage: int = 0, share: Share = Share()):
         context = mp.get_context("spawn")
-        self.current, self.queue = context.Value("i", stage), context.Queue(maxsize=24)
+        self.step, self.early = first, {}
+        self.current, self.queue = context.Array("q", [stage, first]), context.Queue(maxsize=24)
         self.processes = [context.Process(target=_work, daemon=True, args=(
-            i, workers, seed, first, corpus, tokenizer, english, stages, tokens, self.current, self.queue))
+            i, workers, seed, share, corpus, tokenizer, english, stages, tokens, self.current, self.queue))
             for i in range(workers)]
         for p in self.processes:
             p.start()
 
     def switch(self, stage: int) -> None:
-        self.current.value = stage
+        """The next batch, and all that follow, are of this stage."""
+        self.early.clear()
+        self.current[:] = [stage, self.step]
 
     def next(self) -> dict[str, np.ndarray]:
-        while True:
-            stage, batch = self.queue.get(timeout=300)
-            if stage == self.current.value:
-                return batch
+        waited = 0.0
+        while self.step not in self.early:
+            try:
+                stage, number, batch = self.queue.get(timeout=5.0)
+            except queue.Empty:
+                waited += 5.0
+                self._check(waited)
+                continue
+            if stage == self.current[0] and number >= self.step:
+                self.early[number] = batch
+        self.step += 1
+        return self.early.pop(self.step - 1)
+
+    def waiting(self) -> int:
+        return self.queue.qsize() + len(self.early)
+
+    def _check(self, waited: float) -> None:
+        ended = [p.exitcode for p in self.processes if not p.is_alive()]
+        if ended or waited >= self.PATIENCE:
+            raise RuntimeError(f"no batch for {waited:.0f} s; {len(ended)} data workers have ended: {ended}")
 
     def close(self) -> None:
-        self.current.value = -1
+        self.current[:] = [-1, 0]
         for p in self.processes:
             p.terminate()
 
@@ -194,3 +241,24 @@ def held_out_rows(corpus: str, tokenizer: str, name: str, length: int, items: in
         count += 1
     done.append(packer.finish())
     return stacked(done), labels
+
+
+def english_rows(corpus: str, tokenizer: str, length: int, items: int) -> dict[str, np.ndarray]:
+    """Packed rows of held-out English, every token of which counts; `bytes` is the text that a row's targets spell."""
+    encoder, packer, done = Encoder(tokenizer), Packer(length, None, np.random.default_rng(0), 0.0), []
+    texts = Generators(corpus).english()
+    size = 0
+
+    def finish() -> None:
+        done.append({**packer.finish(), "bytes": np.array(size)})
+    for text in texts[kept_documents(len(texts)):][:items]:
+        ids = [BOS, *encoder.texts([text])[0]]
+        if len(ids) > length - ALIGN:
+            continue
+        if len(ids) + ALIGN > packer.room():
+            finish()
+            size = 0
+        packer.add(Sequence(ids, [0.0] + [1.0] * (len(ids) - 1), [-1] * len(ids), [], []))
+        size += len(text.encode())
+    finish()
+    return stacked(done)
