@@ -6,10 +6,16 @@ import pathlib
 from collections.abc import Callable, Iterator
 
 from .. import chatfmt
-from . import arithmetic, json_tasks, knowledge, stories, toolcalls
-from .base import Item, Source
+from . import arithmetic, intents, json_tasks, knowledge, open_sums, stories, toolcalls
+from .base import Item, Source, Turn, conversation
 from .chat import Chat
+from .open_copy import OpenCopy
+from .open_json import OpenJson
+from .open_problems import OpenProblems
+from .open_recall import OpenRecall
+from .open_tools import OpenTools
 from .recall import Recall
+from .vocabulary import Vocabulary
 
 # Share of items by stage; recall and tools weigh more in tokens, being longer.
 SHARES = {
@@ -20,8 +26,21 @@ SHARES = {
     # continues a trained model: less recall, which it has, more calls
     "more": {"chat": 0.20, "knowledge": 0.11, "sum": 0.11, "problem": 0.20, "story": 0.02, "passage": 0.06, "recall": 0.06,
              "about_me": 0.02, "tool": 0.09, "single_call": 0.08, "json": 0.05},
+    # open vocabulary and composed wordings, the earlier generators for the usual cases
+    # open vocabulary and composed wordings; the earlier generators for the usual cases
+    "open": {"open_chat": 0.20, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.06, "open_sum": 0.10, "open_problem": 0.165, "problem": 0.03,
+             "story": 0.02, "passage": 0.02, "open_recall": 0.045, "open_me": 0.02, "open_tool": 0.07, "tool": 0.01,
+             "single_call": 0.02, "open_json": 0.10, "json": 0.01},
+    # the same in rows of 8,192 and 16,384 tokens, with recall over nearly all of them
+    "wide": {"open_chat": 0.20, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.06, "open_sum": 0.10, "open_problem": 0.16, "problem": 0.03,
+             "story": 0.02, "passage": 0.02, "open_recall": 0.03, "far_recall": 0.02, "open_me": 0.02, "open_tool": 0.07, "tool": 0.01,
+             "single_call": 0.02, "open_json": 0.10, "json": 0.01},
+    "far": {"open_chat": 0.20, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.06, "open_sum": 0.10, "open_problem": 0.165, "problem": 0.03,
+            "story": 0.02, "passage": 0.02, "open_recall": 0.02, "far_recall": 0.025, "open_me": 0.02, "open_tool": 0.07, "tool": 0.01,
+            "single_call": 0.02, "open_json": 0.10, "json": 0.01},
 }
-LONGEST = {"short": 850, "long": 3700, "more": 3700}
+# tokens of the longest documents in recall; "far_recall" has at least a quarter of it
+LONGEST = {"short": 850, "long": 3700, "more": 3700, "open": 3700, "wide": 7500, "far": 15500}
 
 
 class Generators:
@@ -31,7 +50,26 @@ class Generators:
         corpus = pathlib.Path(corpus)
         self.corpus = corpus
         self.chat = Chat(json.loads((corpus / "definitions.json").read_text()), json.loads((corpus / "unknown.json").read_text()))
-        self.recall = Recall(json.loads((corpus / "examples.json").read_text()))
+        examples = json.loads((corpus / "examples.json").read_text())
+        self.recall = Recall(examples)
+        vocabulary = Vocabulary(corpus)
+        self.open_recall, self.copy = OpenRecall(vocabulary, examples), OpenCopy(vocabulary)
+        self.tools, self.json, self.problems = OpenTools(vocabulary), OpenJson(vocabulary), OpenProblems(vocabulary)
+
+    def open_talk(self, src: Source) -> Turn:
+        """A turn of any kind, mostly in composed wordings."""
+        return src.pick([intents.composed, intents.composed, self.chat.turn, knowledge.turn, open_sums.turn, self.copy.turn])(src)
+
+    def open_chat(self, src: Source) -> Item:
+        """One to four turns, now and then ten."""
+        count = src.number(6, 12) if src.chance(0.04) else 1
+        while src.chance(0.35) and count < 4:
+            count += 1
+        turns = [intents.composed(src) if src.chance(0.6) else self.open_talk(src) for _ in range(count)]
+        return conversation(src, "chat", turns)
+
+    def open_json(self, src: Source) -> Item:
+        return self.json.example(src) if src.chance(0.06) else self.json.item(src)
 
     def small_talk(self, src: Source):
         """A turn that needs no tool."""
@@ -44,7 +82,13 @@ class Generators:
             "passage": lambda: stories.passage(src),
             "recall": lambda: self.recall.item(src, int(60 * (longest / 60) ** src.rng.random())),
             "about_me": lambda: self.recall.about_me(src), "tool": lambda: toolcalls.session(src, self.small_talk),
-            "single_call": lambda: toolcalls.single_call(src), "json": lambda: json_tasks.item(src)}
+            "single_call": lambda: toolcalls.single_call(src), "json": lambda: json_tasks.item(src),
+            "open_chat": lambda: self.open_chat(src), "open_copy": lambda: self.copy.item(src), "open_sum": lambda: open_sums.sums(src),
+            "open_problem": lambda: self.problems.item(src), "open_json": lambda: self.open_json(src),
+            "open_tool": lambda: self.tools.session(src, self.open_talk),
+            "open_recall": lambda: self.open_recall.item(src, int(100 * (longest / 100) ** src.rng.random())),
+            "far_recall": lambda: self.open_recall.item(src, src.number(longest // 4, longest)),
+            "open_me": lambda: self.open_recall.about_me(src, self.open_talk)}
         return makers[family]()
 
     def draw(self, src: Source, stage: str) -> Item:
