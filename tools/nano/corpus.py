@@ -30,7 +30,10 @@ RUDE = re.compile(r"\b(sex\w*|fuck\w*|shit\w*|whore\w*|slut\w*|penis|vagina\w*|r
 # Words that need not stand for tools, names or values either.
 UNKIND = re.compile(r"\b(retard\w*|moron\w*|idiot\w*|imbecil\w*|cretin\w*|crippl\w*|spastic\w*|terroris\w*|bomb\w*|weapon\w*|tortur\w*|"
                     r"corpse\w*|slave\w*|fascis\w*|hitler|stalin|holocaust|lynch\w*|massacr\w*|assassin\w*|cancer\w*|tumou?r\w*|abort\w*|"
-                    r"gypsy|gypsies|savages?|queer\w*|fag\w*|lesbian\w*|homosexual\w*|incest\w*|nude\w*|naked\w*|hell|damn\w*)\b", re.I)
+                    r"gypsy|gypsies|savages?|porn\w*|veneris|pubi[cs]|vulva\w*|testic\w*|phall\w*|scrot\w*|urin\w*|menstru\w*|nipple\w*|sperm\w*|semen|condom\w*|"
+                    r"lust\w*|orgasm\w*|pimps?|brothel\w*|harlot\w*|wench\w*|piss\w*|crap\w*|poop\w*|fart\w*|turd\w*|dykes?|coons?|mulatto\w*|"
+                    r"nympho\w*|bondage|narcot\w*|opium|cannabis|marijuana|lewd\w*|bawd\w*|strangl\w*|behead\w*|mutilat\w*|enema\w*|rectum|"
+                    r"rectal|buttock\w*|bowels?|defecat\w*|diarrh\w*|vomit\w*|queer\w*|fag\w*|lesbian\w*|homosexual\w*|incest\w*|nude\w*|naked\w*|hell|damn\w*)\b", re.I)
 
 
 def fetch(folder: pathlib.Path) -> str:

@@ -35,6 +35,8 @@ KNOWN = {
     "day": ("weekday on_day day_of_delivery arrival_day", ["due on {v}", "for {v}", "arriving on {v}", "by {v}"]),
     "shop": ("seller vendor supplier bought_at merchant", ["bought at {v}", "sold by {v}", "by the shop {v}", "made by {v}"]),
 }
+OF_ORDERS = {"city": ("delivery_city ship_to target_city delivered_to", ["delivered to {v}", "bound for {v}", "going to {v}"]),
+             "color": ("shade hue colour_wanted", ["coloured {v}", "of {v} colour", "painted {v}"])}
 STARTS = {True: ["[This is|Here is|Meet|Here comes|We have|I met|Let me introduce|There is|Welcome|Today we see|I know|Our guest is|Next comes|Note:] {h}, ", "{h}, "],
           False: ["[We sold|I ordered|Please send|They bought|We need|Here is an order of|The list says|We shipped|Sold:|Order:|Please pack|I would buy|To deliver:|Wanted:] {h}, ", "{h}, "]}
 SENTENCES = ["[The|Its|Their] {k} [is|was|reads|is given as|equals] {v}.", "{K}: {v}.", "[As|For the] {k} we [have|read|note|find] {v}.", "It has {k} {v}.",
@@ -95,15 +97,20 @@ class OpenJson:
         open_value = {"name": v.name, "city": v.place, "code": v.ident, "order_id": v.ident, "customer": v.name, "shop": v.name, "room": v.integer,
                       "price": v.integer, "quantity": v.integer, "item": lambda s: s.pick(v.countable)[1], "language": v.place, "pet": v.noun,
                       "instrument": v.noun, "drink": v.noun, "job": v.noun}
-        rows, parts = [], []
+        rows, parts, odd = [], [], False
         for keys, phrase, make, kind in [pool[0], *src.sample(pool[1:], src.number(1, 5))]:
-            more, phrases = KNOWN.get(keys[0], ("", []))
+            more, phrases = OF_ORDERS[keys[0]] if not people and keys[0] in OF_ORDERS else KNOWN[keys[0]]
             while not self.parameters.free(key := src.pick(keys + more.split()), "json-key"):
                 pass
             x = open_value[keys[0]](src) if keys[0] in open_value and src.chance(0.5) else make(src)
             if kind == "integer":
                 x = abs(x)
-            rows.append((Slot(cased(key, style), key, "", make, kind), x))
+            strange = not odd and src.chance(0.12)
+            if strange:  # a key that does not fit: what is left over belongs to it
+                odd = True
+                while not self.parameters.free(key := v.noun(src), "json-key"):
+                    pass
+            rows.append((Slot(cased(key, style), key, "", make, kind, opaque=strange), x))
             parts.append(src.pick([phrase, *phrases]).format(v=x) if phrases and src.chance(0.6) else phrase.format(v=x))
         start = spoken(src, src.pick(STARTS[people])).format(h=parts[0])
         return rows, W.capital(start) + ", ".join(parts[1:]) + "."
@@ -119,7 +126,9 @@ class OpenJson:
             return self.item(src)
         if src.chance(0.6):
             src.rng.shuffle(rows)
-        if len(rows) > 2 and src.chance(0.3):
+        if len({s.key for s, _ in rows}) < len(rows):
+            return self.item(src)
+        if len(rows) > 2 and src.chance(0.3) and not any(s.opaque for s, _ in rows):
             rows = rows[:-1] if src.chance(0.7) else rows[:1]
         content = json.dumps({s.key: x for s, x in rows}, ensure_ascii=False)
         reasoning = "I take the values from the text: " + ", ".join(f"{s.key} is {shown(src, x, True)}" for s, x in rows) + "."

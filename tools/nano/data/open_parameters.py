@@ -135,14 +135,17 @@ class Parameters:
         """May training use this key? Held out by its plain spelling, whatever the style."""
         return not held_out(f"{role}|{'_'.join(bare(key).split())}", self.forbidden[role])
 
-    def usual(self, src: Source, role: str, style: int) -> Slot:
-        """A kind of parameter that everyone knows, under one of its many names."""
+    def usual(self, src: Source, role: str, style: int, strange: bool = False) -> Slot:
+        """A kind of parameter that everyone knows, under one of its many names. strange: under a name that does not fit."""
         while True:
             p = src.pick(PARAMETERS)
             key = src.pick(p.keys + SPELLINGS.get(p.keys[0], "").split())
             if self.free(key, role):
                 break
         make = self.values.get(p.keys[0], p.make) if src.chance(0.5) else p.make
+        if strange:
+            while not self.free(key := self.vocabulary.thing(src), role):
+                pass
         return Slot(cased(key, style), key.replace("_", " "), p.description, make, p.kind, p.options, p.phrases)
 
     def open(self, src: Source, role: str, style: int, thing: str, nested: bool = True) -> Slot:
@@ -188,9 +191,9 @@ class Parameters:
         return Slot(key, said, description, make, kind, options, [], members, items, opaque)
 
     def several(self, src: Source, role: str, style: int, thing: str, n: int, usual: float) -> list[Slot]:
-        """n of them, no two of which could be mixed up."""
-        slots: list[Slot] = []
-        taken: set[str] = set()
+        """n of them, no two of which could be mixed up; one may have a name that does not fit its value."""
+        slots: list[Slot] = [self.usual(src, role, style, True)] if n and src.chance(0.3 * usual) else []
+        taken = {name for s in slots for name in (s.key.lower(), s.said, *s.phrases)}
         while len(slots) < n:
             s = self.usual(src, role, style) if src.chance(usual) else self.open(src, role, style, thing)
             names = {s.key.lower(), s.said, *s.phrases}

@@ -37,7 +37,6 @@ inspect: examine, have a look at
 show: display, present
 hide: conceal, put out of sight
 save: keep, store
-load: read in, bring in
 measure: find the size of, gauge
 sort: put in order, arrange
 merge: join, combine
@@ -58,7 +57,80 @@ assign: allot, hand over
 cancel: call off, drop
 renew: extend, prolong
 review: go through, look over
-track: follow, keep an eye on""".splitlines())
+track: follow, keep an eye on
+call: phone, ring, telephone
+book: reserve, arrange
+search: look through, go looking in
+add: put in, append
+check: verify, look at
+write: put down, compose
+read: go over, have a read of
+order: ask for, request
+pay: settle, hand out the money for
+draw: sketch, make a picture of
+heat: warm up, make hotter
+cool: chill, make colder
+pull: draw in, drag
+push: shove, press on
+sell: give away for money, offer for sale
+sign: put a name under, put a signature on
+scan: look over, run a scanner over
+load: read in, bring in
+replay: play again, play once more
+plan: think ahead about, work out a plan for
+rate: give marks to, judge
+record: tape, take down
+restore: bring back, get back
+archive: put into the archive, store for later
+lock: make fast, secure
+enable: activate, turn on
+disable: deactivate, turn off""".splitlines())
+# other words for what it is about
+THING_SYNONYMS = dict(line.split(": ") for line in """parcel: package, shipment
+photo: picture, snapshot
+meeting: appointment, get-together
+task: to-do, piece of work
+invoice: bill
+bill: invoice
+customer: client, buyer
+employee: worker, member of staff
+vehicle: car, means of transport
+trip: journey, voyage
+shop: store
+shop window: display
+student: learner, pupil
+lesson: class
+gift: present
+error: mistake, fault
+bug: defect, fault in the program
+file: document
+booking: reservation
+ticket: slip, ticket paper
+salary: pay, wages
+house: home, building
+machine: device, apparatus
+message: note
+list: register
+robot: automaton
+film: movie
+song: tune, piece of music
+lamp: light
+street: road
+meal: dish, food
+photo album: book of pictures
+statement: declaration
+reward: prize
+loan: credit
+slide: transparency
+screen: display
+permit: permission
+guest: visitor
+team: crew
+member: participant
+license: permit
+budget: finances
+garden: yard
+diary: journal""".splitlines())
 DESCRIBING = ["[Use|Call|Choose|Take] [this|it] [to|in order to|when you want to|if you need to|whenever the user wants to] {v} [the |a |]{o}[.|]",
               "{V} [the|a|some|any] {o}[.| for the user.| on request.| by its data.|]", "[Tool|Function|Service|Helper|Command|Method] [that can|which can|to|that is able to] {v} [the |a |]{o}[.|]",
               "[Lets|Allows|Helps] you {v} [the |a |]{o}[.|]", "[Can|Will|Is able to] {v} [the |a |]{o}[.|]", "For [users|people|clients] who [want|need|wish] to {v} [the |a |]{o}",
@@ -175,9 +247,10 @@ class OpenTools:
 
     @staticmethod
     def alike(new: tuple[str, str], actions: list[tuple[str, str]]) -> bool:
-        """The same thing with a verb of the same meaning."""
+        """The same thing, or a word for it, with a verb of the same meaning."""
         for verb, thing in actions:
-            if thing == new[1] and (new[0] in SYNONYMS.get(verb, "") or verb in SYNONYMS.get(new[0], "")):
+            same = thing == new[1] or thing in THING_SYNONYMS.get(new[1], "").split(", ") or new[1] in THING_SYNONYMS.get(thing, "").split(", ")
+            if same and (verb == new[0] or new[0] in SYNONYMS.get(verb, "") or verb in SYNONYMS.get(new[0], "")):
                 return True
         return False
 
@@ -200,10 +273,11 @@ class OpenTools:
             verb = tool.verb
             if verb in SYNONYMS and src.chance(0.25):
                 verb = src.pick(SYNONYMS[verb].split(", "))
-            determiner = src.pick(["", "", "", "the ", "an " if tool.thing[0] in "aeiou" else "a ", "this ", "my ", "our "])
+            thing = src.pick(THING_SYNONYMS[tool.thing].split(", ")) if tool.thing in THING_SYNONYMS and src.chance(0.3) else tool.thing
+            determiner = src.pick(["", "", "", "the ", "an " if thing[0] in "aeiou" else "a ", "this ", "my ", "our "])
             form = known(src, ASKING, FORBIDDEN_ASKS)
-            text = W.capital(form.format(v=verb, V=W.capital(verb), d=determiner, o=tool.thing, p=said)) if src.chance(0.95) else \
-                form.format(v=verb, V=verb, d=determiner, o=tool.thing, p=said)
+            text = W.capital(form.format(v=verb, V=W.capital(verb), d=determiner, o=thing, p=said)) if src.chance(0.95) else \
+                form.format(v=verb, V=verb, d=determiner, o=thing, p=said)
         if rest and how < 0.9:
             stated = " ".join(spoken(src, src.pick(STATED)).format(k=self.parameters.called(src, s), v=shown(src, arguments[s.key], src.chance(0.4)))
                               for s in rest)
@@ -216,8 +290,9 @@ class OpenTools:
         # the call's arguments come in the order of the schema
         return tidy(text), {"name": tool.name, "arguments": arguments}
 
-    def request(self, src: Source, tools: list[OpenTool], parallel: bool) -> tuple[str, list[dict]]:
-        while True:
+    def request(self, src: Source, tools: list[OpenTool], parallel: bool) -> tuple[str, list[dict]] | None:
+        """A request that belongs to the split, by its values. None: these tools take too few of them."""
+        for _ in range(100):
             text, c = self.call(src, src.pick(tools))
             calls = [c]
             if parallel:
@@ -225,8 +300,10 @@ class OpenTools:
                 text = f"{text} {src.pick(LINKS)} {text2[0].lower() + text2[1:]}"
                 calls.append(c2)
             key = "tool|" + json.dumps([c["arguments"] for c in calls], sort_keys=True)
-            if not any(c["arguments"] for c in calls) or src.wants(key):
+            # a call without values has nothing to hold out: it is for training only
+            if src.wants(key) if any(c["arguments"] for c in calls) else src.split == "train":
                 return text, calls
+        return None
 
     # ---- results
 
@@ -261,7 +338,10 @@ class OpenTools:
                 t = small_talk(src)
                 messages += [user(t.question), assistant(t.answer, t.reasoning, aloud=t.aloud)]
                 continue
-            text, calls = self.request(src, tools, parallel=src.chance(0.14))
+            asked = self.request(src, tools, parallel=src.chance(0.14))
+            if asked is None:
+                return self.session(src, small_talk, most)
+            text, calls = asked
             messages += [user(text), assistant("", call_reasoning(calls), calls)]
             outputs = [self.result(src) for _ in calls]
             messages += [{"role": "tool", "content": o[0]} for o in outputs]

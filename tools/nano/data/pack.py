@@ -99,7 +99,7 @@ class Packer:
 class Stage:
     """What the workers produce."""
     name: str
-    mix: str                    # "short", "long" or "more"
+    mix: str                    # a name in mix.SHARES
     length: int
     replay: float               # share of longer conversations with a simulated replay cut
     english: float = 0.05       # share of rows that are English only
