@@ -12,20 +12,14 @@ import json
 import pathlib
 import re
 
-from .data import arithmetic, chat, json_tasks, toolcalls
+from .data import chat, json_tasks
 from .data.base import Item, Source, held_out
-from .data.mix import SHARES, Generators, LONGEST
+from .data.mix import SHARES, Generators
+from .data.open_problems import CLAUSES, INSIDE
 from .data.phrases import apart, bare
 
-CLAUSES = [("start", arithmetic.START), ("gain", arithmetic.GAIN), ("loss", arithmetic.LOSS), ("double", arithmetic.DOUBLE),
-           ("times", arithmetic.TIMES[:2]), ("now", arithmetic.NOW)]
-# held-out wordings of lists that stand inside functions of arithmetic.py
-INNER = ["{A} has {a} {items}, {B} has {k} more.", "{B} has {k} more {items} than {A}, who has {a}.", "How many {items} do both have?",
-         "What is their total number of {items}?", "{O} adds {c} {items}.", "{N} gets {n} {items} that cost {p} {u} each.",
-         "{N} wants {n} {items} at {p} {u} each.", "{He} hands over {q} {u}.", "{He} adds a lamp for {q} {u}.", "How many {u} are left over?",
-         "How many {u} does {he} get back?", "How many {items} does each {unit} get?", "How many {items} go to each {unit}?",
-         "{He} buys {b} more and puts all of them into {k} equal bags.", "How many metres is it around a yard of {a} m by {b} m?"]
-SLOTS = {"He": "(he|she)", "he": "(he|she)", "his": "(his|her)", "him": "(him|her)", **{letter: r"\d+" for letter in "nabckpqx"}}
+SLOTS = {"He": "(he|she)", "he": "(he|she)", "his": "(his|her)", "him": "(him|her)", "items": r"(?!of )[\w']+( [\w']+)?",
+         **{letter: r"\d+" for letter in "nabckpqx"}}
 WORDS = r"[\w']+( [\w']+)?"
 
 
@@ -100,7 +94,7 @@ def faults(seen: Seen, given: list[dict]) -> dict[str, list[str]]:
     tool_keys = {plain(k) for c in named for k in c["arguments"]}
     json_keys = {plain(k) for t in new for k in [*t["judge"].get("json", {}), *t["judge"].get("json_schema", {}).get("properties", {})]
                  if isinstance(t["judge"].get("json", {}), dict)}
-    clauses = [o for tag, options in CLAUSES for o in options if held_out(f"{tag}|{o}", 0.12)] + INNER
+    clauses = [o for tag, options in CLAUSES.items() for o in options if held_out(f"{tag}|{o}", 0.12)] + INSIDE
     clause = [matcher(c) for c in clauses]
     asides = re.compile("^(" + "|".join(bare(a) for a in chat.ASIDES) + ") ")
     wordings = [w for _, _, wordings in chat.FIXED for w in wordings]
@@ -111,14 +105,12 @@ def faults(seen: Seen, given: list[dict]) -> dict[str, list[str]]:
     shown = {k for keys in fields if all(held_out("json-key|" + k, 0.12) for k in keys) for k in keys}
     facts = {t["document"]["fact"] for t in given if "document" in t}
     forms = re.compile("(we have to|i would like to) ")
-    descriptions = apart("tool-description", toolcalls.DESCRIPTIONS)
     return {
         "requests of tasks": sorted(seen.requests & {bare(t) for t in last if len(t) > 40}),
         "names of new tools": sorted(seen.tools & {plain(c["name"]) for c in named}),
         "held-out tool keys": sorted(k for k in seen.tool_keys & tool_keys if held_out("tool-key|" + k, 0.1)),
         "forms of tool requests": [a for a in seen.asked if forms.match(a)],
-        "forms of descriptions": [d for d in seen.descriptions if d.startswith("function ") and "_ " not in d and "function _ _" in descriptions
-                                  and len(d.split()) < 3 or d.endswith("internal service")],
+        "forms of descriptions": [d for d in seen.descriptions if re.match("function (?!(that|which|to) )", d) or d.endswith("internal service")],
         "held-out JSON keys": sorted(k for k in seen.json_keys & json_keys - shown if held_out("json-key|" + k, 0.12)),
         "forms of JSON requests": [a for a in seen.json_asks if a in apart("json-schema", json_tasks.SCHEMA_ASKS) or a.startswith("give me json for this")],
         "clauses of word problems": sorted(p for p in seen.problems if any(c.fullmatch(p) for c in clause)),

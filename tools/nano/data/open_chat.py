@@ -5,18 +5,14 @@ from . import intents, stories
 from . import words as W
 from .base import Item, Source, Turn, casual, conversation
 from .chat import DEFINE_ASKS, POEM, POEM_ASKS, UNKNOWN_ANSWER, UNKNOWN_ASKS, Chat
-from .phrases import apart, known, spoken, tidy
+from .phrases import apart, known, patterns, spoken, tidy
 from .vocabulary import Vocabulary
 
-DEFINE = ["[Can you|Could you|Please|Would you|Will you] [explain|tell me|say|describe] what {a} is[?|.|, please.]", "[Explain|Define|Describe] [for me |to me |]{a}[.|, please.]", "[What|What kind of thing|What sort of thing] is {a}, [please|exactly|in short|in a sentence|in simple words]?",
-          "[What|Which thing] does [one mean by|the word|the term] {w}[ mean|]?", "[I want|I need|I'd like] [to know what {a} is|a definition of {w}|the meaning of {w}|an explanation of {w}][.|, please.]", "[The meaning|A definition|The definition|Meaning] of {w}[?|, please.|.]",
-          "[And|So|Now] what is {a}?", "[Tell|Teach] me [the meaning of {w}|what {w} means|something about {w}|what one calls {w}].", "[Do you know|I wonder|Let me know] what {w} [is|means][?|.]", "[How|In which words] would you [explain|describe] {a}?"]
-UNKNOWN = ["[Tell me|Explain to me|Please say|Can you tell me|I want to know] [all|everything|something|more|a lot] about {x}[.|?|, please.]", "[What|How much|What else] do you know about {x}?", "[Write|Compose|Prepare|Draft] [an article|a summary|an essay|a paper|a speech|notes] [on|about] {x}[.|, please.]",
-           "[Where|When|Why|How] [was|is] {x} [made|used|found|invented|known]?", "[What|Which] is the [history|origin|cause|use|value|structure|effect] of {x}?", "[Who|Which person] [made|found|studied|first described|owns] {x}?",
-           "[Compare|Discuss|Analyse|Summarise|Review] {x}[.| for me.| in detail.]", "[Is|Was] {x} [dangerous|common|expensive|useful|rare|old]?", "[Can|Could] you [explain|describe] {x} [in depth|in detail|to a child|with examples]?"]
-STORY = ["[Tell|Please tell|Can you tell|Could you tell|Will you tell] me [a|one|a little|a nice|another|a short|a small] [story|tale] [about|of] {a}[.|?|, please.]", "[Write|Invent|Make up|Compose|Create|Give me] [a|a little|a nice|a short] [story|tale|bedtime story|story for children] [about|of|with] {a}[.|, please.]",
-         "[I want|I'd like|I would love|Let me hear|My child wants] [a|to hear a|to read a] [story|tale|short story] about {a}.", "[Story|A tale|A story|Bedtime story][:| about] {a}[.|, please.|]"]
-POEMS = ["[Write|Compose|Make up|Make|Please write|Can you write|Could you write] [me |us |][a|a short|a little|a nice|a small] [poem|verse|rhyme] [about|on|for] {a}[.|?|, please.]", "[I want|I'd like|I need|Let me read] [a|a short|some] [poem|rhyme|verses] about {a}.", "[Poem|A poem|Rhyme|A few verses][:| about] {a}[.|, please.|]"]
+PATTERNS = patterns("chat")
+DEFINE = PATTERNS["define"]
+UNKNOWN = PATTERNS["unknown"]
+STORY = PATTERNS["story"]
+POEMS = PATTERNS["poems"]
 FORBIDDEN = apart("define", DEFINE_ASKS) | apart("unknown", UNKNOWN_ASKS) | apart("story", stories.ASKS) | apart("poem", POEM_ASKS)
 
 

@@ -10,8 +10,10 @@ from . import words as W
 from .base import Item, Source, assistant, dress, user
 from .json_tasks import ASKS, FIELDS, ORDERS, SCHEMA_ASKS
 from .open_parameters import LISTED, Parameters, Slot, cased, shown
-from .phrases import apart, known, spoken, tidy
+from .phrases import apart, known, patterns, spoken, tidy
 from .vocabulary import Vocabulary
+
+PATTERNS = patterns("json")
 
 # first key in json_tasks -> more keys, and more phrases for the value
 KNOWN = {
@@ -39,18 +41,12 @@ OF_ORDERS = {"city": ("delivery_city ship_to target_city delivered_to", ["delive
              "color": ("shade hue colour_wanted", ["coloured {v}", "of {v} colour", "painted {v}"])}
 STARTS = {True: ["[This is|Here is|Meet|Here comes|We have|I met|Let me introduce|There is|Welcome|Today we see|I know|Our guest is|Next comes|Note:] {h}, ", "{h}, "],
           False: ["[We sold|I ordered|Please send|They bought|We need|Here is an order of|The list says|We shipped|Sold:|Order:|Please pack|I would buy|To deliver:|Wanted:] {h}, ", "{h}, "]}
-SENTENCES = ["[The|Its|Their] {k} [is|was|reads|is given as|equals] {v}.", "{K}: {v}.", "[As|For the] {k} we [have|read|note|find] {v}.", "It has {k} {v}.",
-             "[We|I|They] [noted|wrote down|know|were told] that the {k} is {v}.", "The {k} [turned out to be|should be|must be|will be] {v}.", "{K} {v}.",
-             "[Note|Remember|Please note] that the {k} is {v}.", "Under {k} it says {v}.", "{v} is the {k}."]
-RUNNING = ["with [a |the |]{k} [of |]{v}", "{k} {v}", "{k}: {v}", "having {v} as {k}", "whose {k} is {v}", "where the {k} is {v}", "and {k} {v}", "its {k} being {v}"]
+SENTENCES = PATTERNS["sentences"]
+RUNNING = PATTERNS["running"]
 INTROS = ["[Here is|This is|We have|There is|I found|Look at|Consider|Take] [a |the |one |our |]{s} ", "The {s} ", "[About|On] the {s}: ", "{S}: ", "Record of {s} "]
 SWITCH = {True: ["true", "yes", "on"], False: ["false", "no", "off"]}
 
-TASKS = ["[Write|Return|Give me|Produce|Make|Output|Create|Build|Send me|I need|Answer with|Reply with|Show me] [the data as |this as |it as |the facts as |][JSON|a JSON object|one JSON object|an object in JSON|valid JSON] [with|that has|containing|with only|that holds] [the keys|the fields|the entries|these keys:|these fields:|the properties|the names] {k}[.|, please.|]",
-         "[Extract|Take|Pull out|Pick out|Get|Collect|Find|Read off|Fetch] {k} [as JSON|in JSON|into JSON|and answer in JSON|and write JSON][.|, please.|]",
-         "[Turn|Convert|Change|Transform|Put|Bring] [this|it|the text|the data|this text|the record] [into|to] JSON[:| with|, keys| using|, and use] [the keys |the fields |]{k}[.|]",
-         "[Keys|Fields|Wanted|JSON keys|Needed]: {k}[.|]", "[What are|Please tell me] {k}? [Answer|Reply] in JSON[ only|][.|, please.]", "JSON[, please,|] with {k}[.|:]",
-         "[Please|Now|Could you please] [fill in|list|note] {k} in [a JSON object|JSON form|JSON].", "I [want|would like to have] {k} [from this |from it |]as JSON[.|, nothing else.]"]
+TASKS = PATTERNS["tasks"]
 FILLS = ["[Extract|Collect|Take|Get|Read] [the data|all data|the values|the fields|what is needed|the facts][.|:| from this:| from the text:]", "[Answer|Reply|Respond] [in|with|as] JSON[.|:| only.]",
          "[Fill|Complete|Use] [the|this] [schema|form|format|object][.|:| with this:| from this text:]", "[Put|Bring|Turn] this into [the given form|JSON|the schema|the format][.|:]", "",
          "[JSON|As JSON|Data|To JSON|Parse this|Structure this|Convert|For the database]:", "[What does this say|What is in here]? [JSON, please.|Answer by the schema.]",

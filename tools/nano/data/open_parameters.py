@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 from . import words as W
 from .base import Source, held_out
-from .phrases import bare, spoken
+from .phrases import bare, patterns, spoken
 from .toolcalls import PARAMETERS
 from .vocabulary import Vocabulary
+
+PATTERNS = patterns("parameters")
 
 # first spelling in toolcalls.PARAMETERS -> more spellings
 SPELLINGS = {
@@ -45,11 +47,8 @@ SPELLINGS = {
     "tags": "word_list keywords_list entries elements members list_of_words parts things",
     "email": "mail_address email_address e_mail inbox mailbox contact_mail",
 }
-SAID = ["with [the |a |]{k} [of |set to |]{v}", "[whose|where the|where] {k} is {v}", "[and |]{k}: {v}", "{k} = {v}", "using [the |]{k} {v}",
-        "having {k} {v}", "with {v} as [the |]{k}", "with {v} for [the |]{k}", "[and |]the {k} should be {v}", "and {k} {v}", "{k} {v}",
-        "(the {k} is {v})", "(use {v} as [the |]{k})", "[taking|choosing] {v} as [the |]{k}", "[and |]with [the |]{k} being {v}"]
-STATED = ["[The|Its] {k} is {v}.", "[Use|Take] {v} [as|for] the {k}.", "[The|As] {k}[ should be|:] {v}.", "Set the {k} to {v}.", "For the {k}[, use|, take|:] {v}.",
-          "The {k} must be {v}.", "My {k} is {v}.", "I want {v} as the {k}.", "{k}: {v}."]
+SAID = PATTERNS["said"]
+STATED = PATTERNS["stated"]
 LISTED = ["{k}: {v}", "- {k}: {v}", "{k} = {v}", "* {k}: {v}", "{k} is {v}", "{v} ({k})"]
 SWITCHED = ["with {k} [set to |= |]{v}", "{k} {v}", "and {k} {v}", "{k}: {v}", "(set {k} to {v})"]
 DESCRIBED = {"string": ["[The|Name of the|Text of the|Which] {k}", "{K}[ to use|]", "[What|Which] {k} it shall have", "A {k}", "{K} of the {o}", "The {k} of the {o}", ""],

@@ -3,26 +3,21 @@ from __future__ import annotations
 
 from . import words as W
 from .base import Item, Source, assistant, dress, user
-from .phrases import apart, known, spoken, tidy
+from .phrases import apart, known, patterns, spoken, tidy
 from .recall import ATTRIBUTES, INTROS, QUESTIONS, STYLES, answer, person
 from .vocabulary import Vocabulary
 
+PATTERNS = patterns("recall")
 CHARACTERS = 2.75      # a token of these texts has about so many
 QUESTION = 32          # tokens of a question with its answer
 
-LINES = ["[The|] {a} of {N} [is|was|:] {v}.", "{N}'s {a} [is|:] {v}.", "{N} - {a}: {v}.", "[For|As for|With] {N}, the {a} is {v}.", "{N}: {a} = {v}", "{a}, {N}: {v}",
-         "[We know that|It is known that|It says that|Note that|They say that] {N}'s {a} is {v}.", "{v} is the {a} of {N}.", "The {a} [that {N} has|belonging to {N}|given for {N}|for {N}] is {v}.",
-         "{N} has {v} as {a}.", "{N} | {a} | {v}", "{a} ({N}): {v}", "About {N}: the {a} is {v}."]
-ASKS = ["[What|Tell me what|Can you say what|Say what|I'd like to know what] [the {a} of {N}|{N}'s {a}] is[?|.]", "[What is|What's|What was] the {a} [of|for|given for|that belongs to] {N}[?|, please?| again?]",
-        "[Which|What] {a} [does {N} have|belongs to {N}|is given for {N}|stands next to {N}|goes with {N}|do you find for {N}|did I note for {N}]?",
-        "[Please |Can you |Could you |][find|look up|give me|tell me|read off|repeat|name] [the {a} of {N}|{N}'s {a}][.|, please.|?]", "[And |Now |Next: ][the {a} of {N}|{N}'s {a}]?",
-        "[I need|I am looking for|I forgot|Remind me of|Let me know] [the {a} of {N}|{N}'s {a}].", "{N}: {a}?", "For {N}, what is the {a}?", "What [do you know|does it say|does the text say] about [the {a} of {N}|{N}'s {a}]?"]
+LINES = PATTERNS["lines"]
+ASKS = PATTERNS["asks"]
 OPENING = ["[Here are|Here come|These are|I have|I send you|Look at|Read|Keep in mind|Please remember|Study|Store] [some|my|a few|the|these|many] [notes|lines|facts|records|entries|pieces of text|sentences|remarks][.|:]",
            "[Read|Study|Remember|Take in] [this|the following][ text| list| page| file|] [carefully|well|, please|][.|:]", "[Text|List|File|Page|Document|Log|Record|Memory]:", ""]
 CLOSING = ["", "", "[Now|Here is|And now] [my|a|the] question[:|.]", "[That is all|That was the text|End of the text|This is the end].", "[Answer|Please answer] [from|by|with] the text[.|:]", "[Question|Q]:"]
-TELLS = ["My {a} is {v}.", "[By the way, |Also, |And |You should know that |Remember that |]my {a} is {v}.", "[Note|Remember|Keep in mind] my {a}: {v}.", "The {a} I have is {v}.", "As {a} I have {v}."]
-RECALLS = ["[What is|What was|Tell me|Do you know|Can you repeat|Say|Please give me|I forgot] my {a}[?|.]", "What did I [say about|tell you about|give as] my {a}[?|, please?]", "Which {a} did I [tell you|mention|give you]?", "My {a}[, please|]?",
-           "[Can|Could|Do] you [tell me|remember|say what was] my {a}?"]
+TELLS = PATTERNS["tells"]
+RECALLS = PATTERNS["recalls"]
 FORBIDDEN_ASKS, FORBIDDEN_LINES, FORBIDDEN_INTROS = apart("question", QUESTIONS), apart("fact", STYLES), apart("intro", INTROS)
 
 Fact = tuple[str, str, str]

@@ -4,15 +4,10 @@ from __future__ import annotations
 from . import words as W
 from .arithmetic import SUM_ASKS, WORD_FORMS, compute, product_steps
 from .base import Item, Source, Turn, casual, conversation
-from .phrases import apart, bare, known, spoken
+from .phrases import apart, bare, known, patterns, spoken
 
-ASKS = ["[What|Tell me what|Can you tell me what|Could you say what|I wonder what|Please tell me what|Say what|Do you know what] {e} is[?|.|]",
-        "[What is|What's|How much makes|What do you get for|What comes out of|What is the result of|What would be|What number is|What does one get for] {e}[?|]",
-        "[Please |Can you |Could you |Now |Quickly |Hey, |][calculate|compute|work out|solve|evaluate|figure out|determine|do] {e}[.|, please.|?|]",
-        "[I need|I want|I'd like|Give me|Tell me|Show me|Let me have|I am looking for] [the result of |the value of |the answer to |]{e}[.|, please.|]",
-        "{e} [=|= ?|equals what?|is what?|makes?|gives?|is how much?]", "{e}", "[Sum|Question|Exercise|Homework|Quick one|Next|Now]: {e}[?|.| = ?|]",
-        "[Hello|Good morning|Hey there|Hi nano][!|,|.] [What is|What's|Please calculate|Can you work out|Compute] {e}[?|]",
-        "[The result of|The value of|Result for|Answer to] {e}[, please.|?|]", "[How much|What] [is|would be|will be|do you think is] {e} [exactly|in total|then|now]?"]
+PATTERNS = patterns("sums")
+ASKS = PATTERNS["asks"]
 WORDS = {"+": ["{a} [plus|added to|and then plus|with] {b}", "{a} and {b} added", "{b} more than {a}", "{a} increased by {b}", "the total of {a} and {b}"],
          "-": ["{a} [take away|less|reduced by|without] {b}", "{b} [subtracted|taken away|taken] from {a}", "{b} less than {a}", "the difference between {a} and {b}"],
          "*": ["{a} [times|multiplied by|multiplied with] {b}", "the product of {a} and {b}", "{a} lots of {b}", "{a} and {b} multiplied"],

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from . import words as W
 from .base import Item, Source, assistant, dress, held_out, user
 from .open_parameters import LISTED, STATED, Parameters, Slot, cased, shown
-from .phrases import apart, known, spoken, tidy
+from .phrases import apart, known, patterns, spoken, tidy
 from .toolcalls import DESCRIPTIONS, OTHER_REQUESTS, REQUESTS, THINGS, VERBS, call_reasoning, phrase
 from .vocabulary import Vocabulary
+
+PATTERNS = patterns("tools")
 
 # other words for what a tool does
 SYNONYMS = dict(line.split(": ") for line in """delete: remove, get rid of, throw away, erase
@@ -131,23 +133,9 @@ license: permit
 budget: finances
 garden: yard
 diary: journal""".splitlines())
-DESCRIBING = ["[Use|Call|Choose|Take] [this|it] [to|in order to|when you want to|if you need to|whenever the user wants to] {v} [the |a |]{o}[.|]",
-              "{V} [the|a|some|any] {o}[.| for the user.| on request.| by its data.|]", "[Tool|Function|Service|Helper|Command|Method] [that can|which can|to|that is able to] {v} [the |a |]{o}[.|]",
-              "[Lets|Allows|Helps] you {v} [the |a |]{o}[.|]", "[Can|Will|Is able to] {v} [the |a |]{o}[.|]", "For [users|people|clients] who [want|need|wish] to {v} [the |a |]{o}",
-              "[Needed|Used|Meant] to {v} [the |a |]{o}[.|]", "{V} {o} [now|at once|in the system|in the house|through the web service]", "With this one can {v} [the |a |]{o}.",
-              "This [function|tool|call|endpoint] is there to {v} [the |a |]{o}.", "An [API|endpoint|interface] [by which|through which] to {v} [the |a |]{o}"]
-ASKING = ["[Could|Can|Would|Will|Please could|Please can] you [please |kindly |quickly |]{v} {d}{o} {p}[?| for me?|, please?| now?| today?]",
-          "[I want|I need|I wish|I'd like|I would love|I'd love|I am hoping|We want|We need|We wish] [you |]to {v} {d}{o} {p}[.|, please.| if possible.|]",
-          "[Please |Now |Next, |Then |Okay, |First, |Quickly |Hey, |Hello! |Hi, |Good day. |Now please |So, ]{v} {d}{o} {p}[.|!|, please.| for me.|, thanks.|]",
-          "[My|The|Our] [next |][task|job|request|wish|order|plan|aim] [for you |]is to {v} {d}{o} {p}.",
-          "[It is time|It's time|Time|You need|You have|You are asked|I have|One has|Someone has] to {v} {d}{o} {p}[.|, please.|]",
-          "[Go|Just go] [and|ahead and|on and] {v} {d}{o} {p}[.|!|, please.]", "[Do me a favour|Be so kind|Help me out|Do this for me|A request|Task|To do|Job]: {v} {d}{o} {p}.",
-          "[Would you mind helping me|Is it possible|Is there a way|Are you able|Do you have a tool|Can I ask you|May I ask you] to {v} {d}{o} {p}?",
-          "[I must|I should|We should|We must|You must|You may|You can|Someone should|Somebody must] {v} {d}{o} {p}[.|, so please do it.|]",
-          "[Let's|Let me|Let us|Help me|Help us] {v} {d}{o} {p}[.|!|, please.]", "[Make sure|See|Take care] to {v} {d}{o} {p}.", "{v} {d}{o} {p}",
-          "[{V}|{V}, please,] {d}{o} {p}[.|!|]", "[What I need now|What I want|All I want] is to {v} {d}{o} {p}."]
-NAMING = ["[Please |Now |][call|use|run|invoke|start|try] [the tool |the function |]{n} {p}[.|, please.|]", "[Can|Could] you [call|use|run] {n} {p}?", "{n} {p}",
-          "I [want|need] [you to call|you to use|a call of|the result of] {n} {p}.", "[Make|Do] a call of {n} {p}."]
+DESCRIBING = PATTERNS["describing"]
+ASKING = PATTERNS["asking"]
+NAMING = PATTERNS["naming"]
 ASIDES = ["[I am in a hurry|It is for my [sister|brother|boss|neighbour|teacher]|I forgot it yesterday|It is quite important|There is no rush|My friend asked for it|I have waited for days]. ",
           "[Good morning|Hello|Hi there|Good evening|Dear assistant|Hey nano][!|,|.] ", "[Sorry to bother you|Thanks for your help so far|That was good|One more thing|Now something else]. "]
 LINKS = ["Then", "Also", "And", "After that,", "Besides,", "Next,", "In addition,"]

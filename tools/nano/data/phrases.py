@@ -6,6 +6,7 @@ str.format. A composed form never becomes one that is held out (`known`).
 from __future__ import annotations
 
 import functools
+import pathlib
 import re
 from collections.abc import Iterable
 
@@ -53,6 +54,26 @@ def forms(pattern: str) -> int:
                 n *= sum(count(option) for option in p)
         return n
     return count(parse(pattern))
+
+
+def patterns(name: str) -> dict[str, list[str]]:
+    """What patterns/NAME.txt holds. A line at the margin names the patterns below it; "$NAME = ..." is one that many share."""
+    shared: dict[str, str] = {}
+    out: dict[str, list[str]] = {}
+    for line in (pathlib.Path(__file__).parent / "patterns" / f"{name}.txt").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("$"):
+            key, pattern = line.split(" = ", 1)
+            shared[key] = pattern
+        elif not line.startswith(" "):
+            out[line] = below = []
+        else:
+            pattern = line.strip()
+            for key, value in shared.items():
+                pattern = pattern.replace(key, value)
+            below.append(pattern)
+    return out
 
 
 def bare(text: str) -> str:
