@@ -2,11 +2,15 @@
 
     python -m nano.corpus OUT_DIR
 
-Writes english.txt (one document a line), definitions.json (word -> sentence), examples.json (short sentences) and
-unknown.json (phrases that nano need not know). The package is fetched with apt-get download and unpacked, not installed.
+Writes english.txt (one document a line), definitions.json (word -> sentence), examples.json (short sentences),
+unknown.json (phrases that nano need not know) and words.json (the open vocabulary: lists of words by kind). The package is
+fetched with apt-get download and unpacked, not installed.
+
+    python -m nano.corpus OUT_DIR words      # words.json alone
 """
 from __future__ import annotations
 
+import collections
 import gzip
 import json
 import pathlib
@@ -23,6 +27,13 @@ PACKAGE = "dict-wn"
 RUDE = re.compile(r"\b(sex\w*|fuck\w*|shit\w*|whore\w*|slut\w*|penis|vagina\w*|rape\w*|bastard|nigg\w*|kill\w*|murder\w*|suicid\w*|"
                   r"breast\w*|genital\w*|copulat\w*|prostitut\w*|erotic\w*|slang|obscene|offensive|disparag\w*|vulgar|ethnic|"
                   r"jew\w*|nazi\w*|negro\w*|bitch|ass|anus|anal|feces|excret\w*|drunk\w*|heroin|cocaine)\b", re.I)
+# Words that need not stand for tools, names or values either.
+UNKIND = re.compile(r"\b(retard\w*|moron\w*|idiot\w*|imbecil\w*|cretin\w*|crippl\w*|spastic\w*|terroris\w*|bomb\w*|weapon\w*|tortur\w*|"
+                    r"corpse\w*|slave\w*|fascis\w*|hitler|stalin|holocaust|lynch\w*|massacr\w*|assassin\w*|cancer\w*|tumou?r\w*|abort\w*|"
+                    r"gypsy|gypsies|savages?|porn\w*|veneris|pubi[cs]|vulva\w*|testic\w*|phall\w*|scrot\w*|urin\w*|menstru\w*|nipple\w*|sperm\w*|semen|condom\w*|"
+                    r"lust\w*|orgasm\w*|pimps?|brothel\w*|harlot\w*|wench\w*|piss\w*|crap\w*|poop\w*|fart\w*|turd\w*|dykes?|coons?|mulatto\w*|"
+                    r"nympho\w*|bondage|narcot\w*|opium|cannabis|marijuana|lewd\w*|bawd\w*|strangl\w*|behead\w*|mutilat\w*|enema\w*|rectum|"
+                    r"rectal|buttock\w*|bowels?|defecat\w*|diarrh\w*|vomit\w*|queer\w*|fag\w*|lesbian\w*|homosexual\w*|incest\w*|nude\w*|naked\w*|hell|damn\w*)\b", re.I)
 
 
 def fetch(folder: pathlib.Path) -> str:
@@ -84,10 +95,56 @@ def define(word: str, mass: bool, definition: str) -> str | None:
     return f"{W.capital(W.article(word))} is {text if determined else W.article(text)}."
 
 
+def plural(word: str) -> str:
+    if re.search(r"[^aeiou]y$", word):
+        return word[:-1] + "ies"
+    return word + ("es" if re.search(r"(s|x|z|ch|sh)$", word) else "s")
+
+
+def vocabulary(entries: list[tuple[str, str, str]]) -> dict[str, list]:
+    """Words by kind. A word is common when the glosses use it, a noun countable when they use its plural."""
+    used: collections.Counter[str] = collections.Counter()
+    kinds: dict[str, set[str]] = collections.defaultdict(set)
+    fragments, rude = set(), set()
+    for head, kind, gloss in entries:
+        if any(bad.search(text) for bad in (RUDE, UNKIND) for text in (gloss, head)) or not head.isascii():
+            rude.add(head)
+            continue
+        used.update(re.findall(r"[a-z]+", gloss.lower()))
+        kinds[kind].add(head)
+        definition = re.sub(r"\([^)]*\)\s*", "", split_gloss(gloss)[0]).split(";")[0].strip(" ,.")
+        if re.fullmatch(r"[a-z][A-Za-z ,'\-]{14,88}", definition):
+            fragments.add(definition)
+    rng = random.Random(2)
+
+    def chosen(kind: str, form: str, least: int = 0) -> list[str]:
+        return sorted(w for w in kinds[kind] - rude if re.fullmatch(form, w) and used[w] >= least)
+
+    def some(options: list[str], most: int) -> list[str]:
+        return sorted(rng.sample(options, min(most, len(options))))
+    plain = r"[a-z]{3,11}"
+    everything = sorted({w for kind in kinds for w in chosen(kind, r"[a-z]{3,12}")})
+    return {"nouns": [[w, plural(w)] for w in chosen("n", plain, 6) if used[plural(w)] >= 3 and not w.endswith(("ing", "ss"))],
+            "verbs": chosen("v", r"[a-z]{3,9}", 12), "adjectives": chosen("adj", r"[a-z]{3,10}", 8),
+            "words": some(everything, 24000), "phrases": some(chosen("n", r"[a-z]+( [a-z]+){1,3}"), 10000),
+            "names": some(chosen("n", r"[A-Z][a-z]{3,11}"), 5000), "fragments": some(sorted(fragments), 14000)}
+
+
+def entries_of_package() -> list[tuple[str, str, str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        return senses(fetch(pathlib.Path(folder)))
+
+
+def write_words(out: pathlib.Path, entries: list[tuple[str, str, str]]) -> None:
+    lists = vocabulary(entries)
+    (out / "words.json").write_text(json.dumps(lists, indent=0))
+    print("words.json: " + ", ".join(f"{len(v)} {k}" for k, v in lists.items()))
+
+
 def build(out: pathlib.Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        entries = senses(fetch(pathlib.Path(folder)))
+    entries = entries_of_package()
+    write_words(out, entries)
     rng = random.Random(1)
     seen, lines, examples, first_noun, unknown = set(), [], [], {}, []
     for head, kind, gloss in entries:
@@ -119,4 +176,7 @@ def build(out: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    build(pathlib.Path(sys.argv[1]))
+    if sys.argv[2:] == ["words"]:
+        write_words(pathlib.Path(sys.argv[1]), entries_of_package())
+    else:
+        build(pathlib.Path(sys.argv[1]))

@@ -6,12 +6,15 @@ On a machine with a GPU the Triton kernels and the compiled chains are compared 
 """
 from __future__ import annotations
 
+import fractions
 import tempfile
 
 import torch
 
 from . import attention, chains, checkpoint, kernels, quant
 from .config import NANO
+from .data import open_sums, phrases
+from .data.base import Source
 from .engram import bucket_primes
 from .kernels import visible_mask, window_mask
 from .model import Batch, Mode, Model
@@ -119,6 +122,26 @@ def check_round_trip() -> None:
         assert torch.equal(loss, same), (loss, same)
 
 
+def check_phrases() -> None:
+    """Composed wordings: their number, and none that is held out; the steps of sums are true."""
+    src = Source(1)
+    assert phrases.forms("[a|b [c|d]] e[ f|]") == 6
+    assert {phrases.spoken(src, "[a|b [c|d]] e") for _ in range(200)} == {"a e", "b c e", "b d e"}
+    assert phrases.bare("Hello, {N}! Are you OK?") == "hello _ are you ok"
+    assert {phrases.known(src, "[Go|Stop|Wait].", frozenset({"stop"})) for _ in range(100)} == {"Go.", "Wait."}
+    assert phrases.tidy("a  b , c .") == "a b, c."
+    for _ in range(3000):
+        op, a, b = open_sums.operands(src)
+        values = {fractions.Fraction(eval(side, {}, {})) if "/" not in side else sum(divided(p) for p in side.split(" + "))
+                  for side in open_sums.steps(op, a, b).split(" = ")}
+        assert len(values) == 1, (op, a, b)
+
+
+def divided(text: str) -> fractions.Fraction:
+    a, b = text.split(" / ")
+    return fractions.Fraction(int(a), int(b))
+
+
 def check_gpu() -> None:
     """Triton and compiled paths against plain PyTorch, values and gradients."""
     c = tiny_config()
@@ -152,7 +175,8 @@ def check_gpu() -> None:
 
 
 def main() -> None:
-    checks = [check_formats, check_attention_gradient, check_spans, check_round_trip] + ([check_gpu] if DEVICE == "cuda" else [])
+    checks = [check_formats, check_attention_gradient, check_spans, check_round_trip, check_phrases]
+    checks += [check_gpu] if DEVICE == "cuda" else []
     for check in checks:
         check()
         print(f"{check.__name__}: fine", flush=True)

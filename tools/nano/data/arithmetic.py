@@ -376,7 +376,11 @@ def problem(src: Source, two_step: bool = False) -> Problem:
 
 def problems(src: Source, two_step: bool = False, family: str = "word problem") -> Item:
     p = problem(src, two_step)
-    text = src.pick(PREFIXES) + p.text + src.pick(SUFFIXES)
+    return solved(src, src.pick(PREFIXES) + p.text + src.pick(SUFFIXES), p, family)
+
+
+def solved(src: Source, text: str, p: Problem, family: str = "word problem") -> Item:
+    """The conversation: steps in the reasoning or, without thinking, in front of the answer."""
     item = dress(src, Item(family, [user(text)]), thinking=0.65)
     steps = ". ".join(p.steps) + "."
     if item.thinking:

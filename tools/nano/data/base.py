@@ -4,7 +4,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 # Splits: "train"; "test" = held-out operands, facts or requests in known wordings; "wording" = held-out wordings,
 # tools or schemas as well.
@@ -90,6 +90,9 @@ def dress(src: Source, item: Item, thinking: float = 0.55, system: float = 0.4) 
     item.effort = src.pick(EFFORTS) if src.chance(0.95) else src.number(1, 100)
     if item.messages[0]["role"] != "system" and src.chance(system):
         item.messages.insert(0, {"role": "system", "content": src.wording("system", SYSTEM_PROMPTS)})
+    for m in item.messages:
+        if not item.thinking and m.get("aloud"):
+            m["content"] = m["aloud"]
     return item
 
 
@@ -97,8 +100,9 @@ def user(text: str) -> dict:
     return {"role": "user", "content": text}
 
 
-def assistant(content: str, reasoning: str = "", calls: list[dict] | None = None) -> dict:
-    return {"role": "assistant", "content": content, "reasoning": reasoning, "calls": calls or []}
+def assistant(content: str, reasoning: str = "", calls: list[dict] | None = None, aloud: str = "") -> dict:
+    """aloud: the content where thinking is off, if that differs: it shows the steps then."""
+    return {"role": "assistant", "content": content, "reasoning": reasoning, "calls": calls or [], "aloud": aloud}
 
 
 @dataclass
@@ -109,14 +113,14 @@ class Turn:
     reasoning: str
     graded: bool = True
     answer_weight: float = 1.0
-    extra: dict = field(default_factory=dict)
+    aloud: str = ""                 # the answer where thinking is off, if that differs
 
 
 def conversation(src: Source, family: str, turns: list[Turn], **kw) -> Item:
     """Turns in a row. In thinking mode the server shows earlier turns without their reasoning, so does training."""
     messages = []
     for t in turns:
-        messages += [user(t.question), assistant(t.answer, t.reasoning)]
+        messages += [user(t.question), assistant(t.answer, t.reasoning, aloud=t.aloud)]
     item = Item(family, messages, graded=all(t.graded for t in turns),
                 answer_weight=min(t.answer_weight for t in turns))
     return dress(src, item, **kw)

@@ -110,24 +110,30 @@ def stacked(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {k: np.stack([p[k] for p in parts]) for k in parts[0]}
 
 
+MOST_WAITING = 4    # conversations that a row has no room for, before it is closed
+
+
 def make_batch(g: Generators, encoder: Encoder, english: np.ndarray, stage: Stage, seed: int, number: int,
                tokens: int) -> dict[str, np.ndarray]:
     """Batch `number` of a stage: a function of its arguments alone, so that a run can be resumed at any step."""
     rng, src = np.random.default_rng([seed, number]), Source(seed * 1_000_003 + number)
     packer, done = Packer(stage.length, english, rng, stage.replay), []
     wanted = tokens // stage.length
+    waiting: list[Sequence] = []        # too long for what was left of a row
     while len(done) < wanted:
         if packer.used == 0 and rng.random() < stage.english:
             done.append(packer.finish())
             continue
-        s = encode(g.draw(src, stage.mix), encoder)
+        fitting = [i for i, s in enumerate(waiting) if len(s.ids) + ALIGN <= packer.room()]
+        s = waiting.pop(fitting[0]) if fitting else encode(g.draw(src, stage.mix), encoder)
         if len(s.ids) > stage.length - ALIGN:
             continue
-        if len(s.ids) + ALIGN > packer.room():
+        if len(s.ids) + ALIGN <= packer.room():
+            packer.add(s)
+            continue
+        waiting.append(s)
+        if packer.room() < stage.length // 16 or len(waiting) > MOST_WAITING:
             done.append(packer.finish())
-            if len(done) == wanted:
-                break
-        packer.add(s)
     return stacked(done)
 
 

@@ -397,7 +397,9 @@ def make_tools(src: Source, n: int, usual_only: bool = False) -> list[Tool]:
 def shown(v: object) -> str:
     if isinstance(v, bool):
         return "true" if v else "false"
-    return W.listing(v) if isinstance(v, list) else str(v)
+    if isinstance(v, dict):
+        return json.dumps(v, ensure_ascii=False)
+    return W.listing([str(x) for x in v]) if isinstance(v, list) else str(v)
 
 
 def call(src: Source, tool: Tool) -> tuple[str, dict]:
