@@ -55,6 +55,11 @@ std::string plain_message(std::string_view message) {
   return plain;
 }
 
+// Bits behind the last id.
+void clear_padding(std::span<uint32_t> mask, const SpecialTokens& special) {
+  if (const auto rest = special.vocab_size % 32; rest != 0) mask.back() &= (uint32_t{1} << rest) - 1;
+}
+
 class AnswerConstraint : public TokenConstraint {
  public:
   AnswerConstraint(const xgrammar::CompiledGrammar& grammar, const SpecialTokens& special, bool reasons)
@@ -71,7 +76,7 @@ class AnswerConstraint : public TokenConstraint {
     } else {
       fill_answer(mask);
     }
-    if (const auto rest = special_.vocab_size % 32; rest != 0) mask.back() &= (uint32_t{1} << rest) - 1;
+    clear_padding(mask, special_);
   }
 
   void accept(int32_t id) override {
@@ -130,11 +135,51 @@ class AnswerConstraint : public TokenConstraint {
   bool ended_ = false;  // nothing but the end may come
 };
 
+// Reasoning and text are free. The block of calls that opens with "<" and the token of the markup is held to the
+// grammar, which begins with the block, from that token on.
+class FirstCallConstraint : public TokenConstraint {
+ public:
+  FirstCallConstraint(const xgrammar::CompiledGrammar& grammar, const SpecialTokens& special, bool reasons,
+                      const Tokenizer& tokenizer)
+      : calls_(grammar, special, false), special_(special), tokenizer_(tokenizer), reasoning_(reasons) {}
+
+  // The start of the answer, which stands in the prompt already.
+  void begin(std::string_view text) { tag_opens_ = text.ends_with('<'); }
+
+  bool active() const override { return in_calls_; }
+
+  void fill_mask(std::span<uint32_t> mask) override {
+    if (in_calls_) return calls_.fill_mask(mask);
+    std::fill(mask.begin(), mask.end(), ~0U);
+    clear_padding(mask, special_);
+  }
+
+  void accept(int32_t id) override {
+    if (!in_calls_ && !reasoning_ && tag_opens_ && id == special_.dsml) in_calls_ = calls_.begin("\n\n<");
+    if (in_calls_) return calls_.accept(id);
+    if (reasoning_) {
+      reasoning_ = id != special_.think_end;
+    } else {
+      tag_opens_ =
+          id < tokenizer_.vocab_size() && !tokenizer_.is_added(id) && tokenizer_.token_bytes(id).ends_with('<');
+    }
+  }
+
+ private:
+  AnswerConstraint calls_;
+  SpecialTokens special_;
+  const Tokenizer& tokenizer_;
+  bool reasoning_;
+  bool tag_opens_ = false;
+  bool in_calls_ = false;
+};
+
 }  // namespace
 
 struct GrammarCompiler::Impl {
   Impl(const Tokenizer& tokenizer, int64_t vocab_size, int32_t eos, Options wanted)
       : options(wanted),
+        text(tokenizer),
         special{vocab_size, eos, tokenizer.token_id(control::kThinkEnd), tokenizer.token_id(control::kDsml)},
         compiler(tokenizer_info(tokenizer, vocab_size, special), 1, false) {}
 
@@ -151,6 +196,7 @@ struct GrammarCompiler::Impl {
   };
 
   const Options options;
+  const Tokenizer& text;
   const SpecialTokens special;
   xgrammar::GrammarCompiler compiler;
 
@@ -228,10 +274,16 @@ Result<std::shared_ptr<TokenConstraint>> GrammarCompiler::constrain(const ChatRe
   }
   const ParseOptions parse = parse_options(request);
   const bool reasons = parse.stage == ParseOptions::Stage::reasoning && impl_->special.think_end;
-  auto constraint = std::make_shared<AnswerConstraint>(*compiled, impl_->special, reasons);
   // The message that the prompt ends with goes on.
   const bool continues = !request.messages.empty() && request.messages.back().prefix && !reasons;
-  if (continues && !constraint->begin(request.messages.back().content)) {
+  const std::string begun = continues ? request.messages.back().content : std::string();
+  if (rules.from_first_call) {
+    auto constraint = std::make_shared<FirstCallConstraint>(*compiled, impl_->special, reasons, impl_->text);
+    constraint->begin(begun);
+    return constraint;
+  }
+  auto constraint = std::make_shared<AnswerConstraint>(*compiled, impl_->special, reasons);
+  if (!constraint->begin(begun)) {
     return invalid_input("messages: the last one begins the answer in a way that {} does not allow", rules.field);
   }
   return constraint;

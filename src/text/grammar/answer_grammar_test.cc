@@ -392,6 +392,62 @@ TEST(ForcedCalls, OnlyStrictToolsAreRefused) {
               HasSubstr(R"(tools: the parameters of "f".properties.a: the keyword uniqueItems)"));
 }
 
+// What the model says by itself, then a random block of calls under the constraint.
+Answered called_after(const Tokenizer& tokenizer, const ChatRequest& request, const std::string& text, uint64_t seed) {
+  const auto constraint = *compiler_of(tokenizer).constrain(request);
+  Answered answered;
+  answered.ids = *tokenizer.encode(text);
+  for (const int32_t id : answered.ids) {
+    EXPECT_FALSE(constraint->active());
+    constraint->accept(id);
+  }
+  EXPECT_TRUE(constraint->active());
+  const auto ids = walk(tokenizer, *constraint, seed);
+  answered.ids.insert(answered.ids.end(), ids.begin(), ids.end());
+  TokenMessageParser parser(tokenizer, parse_options(request));
+  for (const int32_t id : answered.ids) parser.push(id);
+  parser.finish(StopCause::stop);
+  answered.message = parser.message();
+  return answered;
+}
+
+TEST(StrictTools, HoldACallThatTheModelChoosesToMake) {
+  for (const Tokenizer* tokenizer : {&small_tokenizer(), &released_tokenizer()}) {
+    for (const auto& [thinking, text] : {std::pair("disabled", "I look.\n\n<｜DSML｜"),
+                                         std::pair("enabled", "<｜DSML｜ why</think>I look.\n\n<｜DSML｜")}) {
+      const ChatRequest request = request_from(kTools + fmt::format(R"(,"thinking":{{"type":"{}"}})", thinking));
+      for (uint64_t seed = 0; seed < 4; ++seed) {
+        const Answered answered = called_after(*tokenizer, request, text, seed);
+        EXPECT_EQ(answered.message.content, "I look.");
+        EXPECT_TRUE(answered.message.unparsed_calls.empty());
+        ASSERT_FALSE(answered.message.tool_calls.empty());
+        for (const auto& call : answered.message.tool_calls) {
+          if (call.name != "get_weather") continue;
+          const auto arguments = parse_json(call.arguments);
+          ASSERT_TRUE(arguments) << call.arguments;
+          const Json& schema = request.tools[0].parameters;
+          EXPECT_TRUE(test_schema::matches(schema, schema, *arguments)) << call.arguments;
+        }
+      }
+    }
+  }
+}
+
+TEST(StrictTools, LeaveTextFree) {
+  const ChatRequest request = request_from(kTools + R"(,"thinking":{"type":"disabled"})");
+  const auto constraint = *compiler_of(small_tokenizer()).constrain(request);
+  auto mask = test_walk::mask_for(small_tokenizer());
+  // The token of the markup without the sign in front of it opens nothing.
+  const auto ids = small_tokenizer().encode("a < b, {\"x\": 1} ｜DSML｜ > c");
+  for (const int32_t id : *ids) {
+    EXPECT_FALSE(constraint->active());
+    constraint->fill_mask(mask);
+    EXPECT_EQ(std::ssize(test_walk::allowed_ids(mask)), small_tokenizer().vocab_size() + 40);
+    constraint->accept(id);
+  }
+  EXPECT_FALSE(constraint->active());
+}
+
 const std::string kFormat =
     R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object","properties":
        {"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}}})";
@@ -427,7 +483,10 @@ TEST(AnswerGrammar, IsAbsentWhereNothingIsAsked) {
     ASSERT_TRUE(grammar);
     EXPECT_EQ(*grammar, nullptr);
   }
-  const auto automatic = compiler_of(small_tokenizer()).constrain(request_from(kTools));
+  const auto automatic =
+      compiler_of(small_tokenizer())
+          .constrain(request_from(
+              R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}])"));
   ASSERT_TRUE(automatic);
   EXPECT_EQ(*automatic, nullptr);
 }

@@ -59,7 +59,7 @@ Result<AnswerRules> answer_rules(const ChatRequest& request, std::optional<int32
   CallFormat calls{.dsml = dsml.value_or(0),
                    .opens = !parse.starts_in_tool_calls,
                    .parallel = request.parallel_tool_calls,
-                   .best_effort = !must_call};
+                   .only_strict = !must_call};
   if (must_call) {
     if (!dsml) return invalid_input("tool_choice: this model's tokenizer has no token for the markup of calls");
     GANNET_TRY(auto ebnf, calls_ebnf(request, calls));
@@ -68,6 +68,12 @@ Result<AnswerRules> answer_rules(const ChatRequest& request, std::optional<int32
   const bool is_asked = request.structured_output.kind != ResponseFormat::Kind::text;
   const ResponseFormat& format = is_asked ? request.structured_output : request.response_format;
   const std::string field = is_asked ? "structured_outputs" : "response_format";
+  const bool any_strict = parse.tools && std::any_of(request.tools.begin(), request.tools.end(),
+                                                     [](const auto& tool) { return tool.strict; });
+  if (format.kind == ResponseFormat::Kind::text && any_strict && dsml) {
+    GANNET_TRY(auto ebnf, calls_ebnf(request, calls));
+    return AnswerRules{std::move(ebnf), "tools", calls.opens};
+  }
   if (format.kind == ResponseFormat::Kind::text || !parse.tools || !dsml) {
     GANNET_TRY(auto ebnf, format_ebnf(format, field));
     return AnswerRules{std::move(ebnf), field};

@@ -13,6 +13,9 @@ namespace gannet::text::grammar {
 struct AnswerRules {
   std::string ebnf;   // for xgrammar; empty: anything
   std::string field;  // of the request that wants it so
+  // Any text may come first, and the rules hold from the markup of a call on: a call may come, and is held to its
+  // schema.
+  bool from_first_call = false;
 };
 
 // `dsml` is the id of the token in the markup of calls. Errors (invalid_input) name the field, the place in it and the

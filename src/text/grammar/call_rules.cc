@@ -37,7 +37,8 @@ class CallRules {
     static const Json kAnyObject(Json::Object{{"type", "object"}});
     const std::string name = fmt::format("tools: the parameters of {}", json_quote(tool.name));
     const Json& schema = tool.parameters.is_null() ? kAnyObject : tool.parameters;
-    auto arguments = SchemaRules(rules_, json_, format_.best_effort ? kAnyObject : schema, name).arguments();
+    const bool enforced = tool.strict || !format_.only_strict;
+    auto arguments = SchemaRules(rules_, json_, enforced ? schema : kAnyObject, name).arguments();
     if (!arguments && tool.strict) return tl::unexpected(arguments.error());
     if (!arguments) {
       spdlog::warn("{}; the tool is not strict, so its arguments are not held to the schema",

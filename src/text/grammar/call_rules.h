@@ -14,7 +14,7 @@ struct CallFormat {
   int32_t dsml = 0;          // id of the token in all markup
   bool opens = true;         // the answer begins with the opening of the block; otherwise the prompt ends with it
   bool parallel = true;      // more than one call may be made
-  bool best_effort = false;  // no schema is enforced, only names
+  bool only_strict = false;  // schemas are enforced of tools that ask for `strict`, of others the names alone
 };
 
 // A block of calls of these tools, as the model's format has it. A tool that does not ask for `strict` and whose schema
