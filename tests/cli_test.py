@@ -541,6 +541,18 @@ class EvalTest(CliTest):
             self.assertGreater(family["tokens_per_second"], 0)
             self.assertEqual(family["tokens_per_second"], family["answer_tokens"] / family["seconds"])
 
+    def test_answers(self):
+        file = self.root / "answers.jsonl"
+        options = ("--family", "tools", "--limit", 6, "--thinking", "off", "--answers", file, "--json")
+        report = json.loads(self.run_well("eval", self.NANO, *options, "--activations", "fp32", "--act-quant", "off"))
+        self.assertEqual((report["activations"], report["act_quant"]), ("fp32", "off"))
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        self.assertEqual([line["number"] for line in lines], [1, 2, 3, 4, 5, 6])
+        self.assertEqual(sum(line["right"] for line in lines), report["families"][0]["right"])
+        self.assertTrue(any(json.loads(call["arguments"]) for line in lines for call in line["calls"]))
+        folder = self.root / "no such folder"
+        self.refused("eval", self.NANO, "--answers", folder / "file", parts=[folder], status=1)
+
     def test_answers_do_not_depend_on_their_number(self):
         task = {"set": "any", "messages": [{"role": "user", "content": "a {document}"}], "judge": {"contains": "x"}}
         folder = self.tasks(*({**task, "document": {"seed": i, "tokens": 40 + i, "fact": "f"}} for i in range(9)))

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/mapped_file.h"
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/eval_tasks.h"
@@ -35,6 +36,8 @@ struct EvalOptions {
   int64_t max_tokens = 1024;
   int64_t max_concurrency = 16;
   bool json = false;
+  std::optional<std::string> answers;
+  std::string act_quant = "on";
   ModelOptions engine;
 };
 
@@ -65,12 +68,13 @@ struct Score {
 
 struct RoundResult {
   std::string family;
-  bool thinking;
+  bool thinking = false;
   Score all;
   std::vector<std::pair<std::string, Score>> sets;  // in the file's order
   int64_t prompt_tokens = 0;
   int64_t answer_tokens = 0;
   double seconds = 0;
+  std::string answers;  // JSON lines, one for each question
 
   double speed() const { return static_cast<double>(answer_tokens) / seconds; }
   Score& of_set(const std::string& name) {
@@ -166,11 +170,25 @@ Status ask(Engine& engine, const EvalOptions& options, const Question& question,
   return {};
 }
 
-bool is_right(const Question& question, const Answer& answer, const text::Tokenizer& tokenizer) {
+text::ParsedMessage message_of(const Question& question, const Answer& answer, const text::Tokenizer& tokenizer) {
   text::TokenMessageParser parser(tokenizer, question.parse);
   for (const int32_t id : answer.ids) parser.push(id);
   parser.finish(**answer.end == FinishReason::length ? text::StopCause::length : text::StopCause::stop);
-  return question.task->judge.accepts(parser.message());
+  return parser.message();
+}
+
+std::string answer_line(const Round& round, size_t number, const text::ParsedMessage& message, bool right) {
+  ordered_json calls = ordered_json::array();
+  for (const auto& call : message.tool_calls) calls.push_back({{"name", call.name}, {"arguments", call.arguments}});
+  const ordered_json line = {{"family", round.family},
+                             {"thinking", round.thinking},
+                             {"number", number + 1},
+                             {"set", round.questions[number].task->set},
+                             {"right", right},
+                             {"reasoning", message.reasoning},
+                             {"content", message.content},
+                             {"calls", std::move(calls)}};
+  return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 class Evaluation {
@@ -182,13 +200,17 @@ class Evaluation {
     const auto answers = std::make_shared<Answers>(round.questions.size());
     const auto begin = Clock::now();
     GANNET_TRY_STATUS(ask_all(round, answers));
-    RoundResult result{.family = round.family, .thinking = round.thinking, .all = {}, .sets = {}};
+    RoundResult result;
+    result.family = round.family;
+    result.thinking = round.thinking;
     result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     for (size_t number = 0; number < answers->list.size(); ++number) {
       const Question& question = round.questions[number];
       const Answer& answer = answers->list[number];
       if (!*answer.end) return tl::unexpected(answer.end->error());
-      const bool right = is_right(question, answer, *session_.tokenizer);
+      const text::ParsedMessage message = message_of(question, answer, *session_.tokenizer);
+      const bool right = question.task->judge.accepts(message);
+      result.answers += answer_line(round, number, message, right);
       result.all.add(right);
       result.of_set(question.task->set).add(right);
       result.prompt_tokens += static_cast<int64_t>(question.prompt.size());
@@ -254,6 +276,8 @@ std::string json_report(const EvalOptions& options, const std::vector<RoundResul
                                {"device", options.engine.device},
                                {"processor", processor_name()},
                                {"swa_bounded_replay", options.engine.swa_bounded_replay},
+                               {"activations", options.engine.activations},
+                               {"act_quant", options.act_quant},
                                {"temperature", options.temperature},
                                {"seed", options.seed},
                                {"families", std::move(families)}};
@@ -262,13 +286,13 @@ std::string json_report(const EvalOptions& options, const std::vector<RoundResul
 
 std::string table_report(const EvalOptions& options, const std::vector<RoundResult>& results) {
   std::string text = fmt::format(
-      "{} on {}, {}, bounded replay {}; up to {} answers at once.\n"
+      "{} on {}, {}, bounded replay {}, {} activations, Q8 {}; up to {} answers at once.\n"
       "± is the binomial standard error; tokens/s counts generated ones, the time of the prompts included.\n\n"
       "{:<12}{:<40}{:<10}{:>5}{:>9}{:>7}{:>10}\n",
       options.model, options.engine.device == "cuda" ? "the first GPU" : processor_name(),
       options.temperature == 0 ? "greedy" : fmt::format("temperature {}, seed {}", options.temperature, options.seed),
-      options.engine.swa_bounded_replay ? "on" : "off", options.max_concurrency, "family", "set", "thinking", "n",
-      "right %", "±", "tokens/s");
+      options.engine.swa_bounded_replay ? "on" : "off", options.engine.activations, options.act_quant,
+      options.max_concurrency, "family", "set", "thinking", "n", "right %", "±", "tokens/s");
   const auto add = [&text](std::string_view family, std::string_view set, bool thinking, const Score& score) {
     fmt::format_to(std::back_inserter(text), "{:<12}{:<40}{:<10}{:>5}{:>9.1f}{:>7.1f}", family, set,
                    thinking ? "on" : "off", score.count, 100 * score.share(), 100 * score.standard_error());
@@ -284,8 +308,15 @@ std::string table_report(const EvalOptions& options, const std::vector<RoundResu
   return text;
 }
 
+Status write_answers(const std::string& path, const std::vector<RoundResult>& results) {
+  std::string lines;
+  for (const RoundResult& result : results) lines += result.answers;
+  return write_file(path, std::as_bytes(std::span(lines)));
+}
+
 Status eval(const EvalOptions& options) {
   start_logging("warning");
+  if (options.answers) GANNET_TRY_STATUS(write_file(*options.answers, {}));  // rather now than after all the work
   GANNET_TRY(server::ModelFacts facts, server::read_model(options.model));
   const std::filesystem::path folder = options.tasks ? std::filesystem::path(*options.tasks) : facts.directory / "eval";
   GANNET_TRY(const auto names, chosen_families(options, folder));
@@ -299,12 +330,14 @@ Status eval(const EvalOptions& options) {
   for (const Round& round : rounds) questions += round.questions.size();
 
   GANNET_TRY(EngineOptions engine, engine_options(fitting_options(options, facts.config, rounds), facts.config));
+  engine.quantize_activations = options.act_quant == "on";
   GANNET_TRY(const server::ModelSession session, server::open_model(std::move(facts), std::move(engine)));
   Evaluation evaluation(options, session, questions);
   std::vector<RoundResult> results;
   for (const Round& round : rounds) {
     GANNET_TRY(results.emplace_back(), evaluation.run(round));
   }
+  if (options.answers) GANNET_TRY_STATUS(write_answers(*options.answers, results));
   return write_output(options.json ? json_report(options, results) : table_report(options, results));
 }
 
@@ -323,7 +356,9 @@ void add_eval(Command& root) {
   command.option("--max-tokens", options.max_tokens, 1, INT32_MAX, "Most tokens of an answer, reasoning included");
   command.option("--max-concurrency", options.max_concurrency, 1, 512, "Requests that run at once");
   command.flag("--json", options.json, "Machine-readable");
+  command.option("--answers", options.answers, "File for every answer and whether it is right, a JSON line each");
   add_model_options(command, options.engine);
+  command.choice("--act-quant", options.act_quant, {"on", "off"}, "FP8 rounding in front of FP8 and FP4 linears");
   command.example("gannet eval nano --family recall --thinking off");
   command.action([] { return eval(options); });
 }
