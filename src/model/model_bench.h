@@ -31,6 +31,7 @@ class ModelBench {
 
   struct Pass {
     double seconds = 0;         // median, as the engine sees it: batch in, logits on the device
+    double best_seconds = 0;    // of the fastest
     double bytes = 0;           // that it must at least read; 0: not known
     double active_experts = 0;  // routed experts that it ran on, of the last layer
     // Of all layers, where only some are run: each op's time by the number of layers that have it. 0: all are run.
@@ -45,8 +46,9 @@ class ModelBench {
   struct OpTime {
     std::string name;
     int64_t launches = 0;
-    double seconds = 0;
-    double bytes = 0;  // that must at least be read or written
+    double seconds = 0;       // median
+    double best_seconds = 0;  // of the fastest; 0: not known
+    double bytes = 0;         // that must at least be read or written
     double operations = 0;
     double vector_operations = 0;  // those that need fp32
   };

@@ -10,6 +10,7 @@ GANNET_AMX double multiply_matrix_units(int64_t rounds) {
     shapes.rows[i] = 16;
     shapes.row_bytes[i] = 64;
   }
+  __asm__ volatile("" : : "m"(shapes));  // g++ 12 does not see that the next instruction reads them
   _tile_loadconfig(&shapes);
   _tile_zero(0);
   _tile_zero(1);

@@ -19,7 +19,7 @@ double multiply_in_registers(int64_t rounds) {
     GANNET_UNROLL
     for (int i = 0; i < kSums; ++i) {
       sums[i] = Lanes::fma(sums[i], factor, factor);
-      __asm__("" : "+v"(sums[i]));  // else nothing would use them
+      __asm__ volatile("" : "+v"(sums[i]));  // else nothing would use them
     }
   }
   return 2.0 * kSums * Lanes::kLanes * static_cast<double>(rounds);

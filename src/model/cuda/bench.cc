@@ -75,6 +75,7 @@ class CudaModelBench final : public ModelBench {
     const auto experts = static_cast<double>(forward_.active_experts());
     const auto layers = static_cast<double>(config_.num_hidden_layers);
     return {.seconds = median(times),
+            .best_seconds = *std::min_element(times.begin(), times.end()),
             .bytes = forward_.weights().dense_bytes() + layers * experts * expert_bytes(),
             .active_experts = experts};
   }
@@ -108,7 +109,11 @@ class CudaModelBench final : public ModelBench {
     }
     std::vector<OpTime> result;
     for (const CudaForward::OpTime& op : forward_.time_ops(batch)) {
-      result.push_back({op.name, op.launches, op.microseconds * 1e-6, op.cost.bytes, op.cost.operations});
+      result.push_back({.name = op.name,
+                        .launches = op.launches,
+                        .seconds = op.microseconds * 1e-6,
+                        .bytes = op.cost.bytes,
+                        .operations = op.cost.operations});
     }
     return result;
   }
