@@ -11,7 +11,7 @@ namespace gannet::cli {
 // Which model the benchmarks of whole passes run, and where.
 struct PassOptions {
   std::string model = {};
-  std::string device = "cuda";
+  std::string device = "cpu";
   std::string synthetic = {};
   int64_t layers = 1;
   int64_t unique_experts = 128;

@@ -114,6 +114,7 @@ class CpuModelBench final : public ModelBench {
         plan_(plan_layers(config())),
         whole_plan_(plan_layers(whole)),
         max_rows_(options.max_rows),
+        max_tokens_(options.max_tokens),
         weights_text_(std::move(weights_text)),
         pool_(block_layout(config(), kBlockTokens), (options.cache_tokens + kBlockTokens - 1) / kBlockTokens),
         sequences_(config(), pool_, options.max_sequences, SequenceState::Place::host),
@@ -255,10 +256,10 @@ class CpuModelBench final : public ModelBench {
     return result;
   }
 
-  // All of the cache holds records that a prompt made.
+  // All of the cache holds records that a prompt made: max_tokens must be a block at least.
   void fill_cache() {
-    const int64_t tokens = std::min(kFilledTokens, pool_.blocks() * kBlockTokens) / kBlockTokens * kBlockTokens;
-    prefill(tokens, false);
+    const int64_t tokens = std::min({kFilledTokens, max_tokens_, pool_.blocks() * kBlockTokens});
+    prefill(tokens / kBlockTokens * kBlockTokens, false);
     const int64_t bytes = tokens / kBlockTokens * pool_.layout().bytes;
     for (int64_t at = bytes; at < pool_.blocks() * pool_.layout().bytes; at += bytes) {
       const int64_t rest = pool_.blocks() * pool_.layout().bytes - at;
@@ -275,6 +276,7 @@ class CpuModelBench final : public ModelBench {
   const ModelPlan plan_;
   const ModelPlan whole_plan_;
   const int64_t max_rows_;
+  const int64_t max_tokens_;
   const std::string weights_text_;
   BlockPool pool_;
   BenchSequences sequences_;
