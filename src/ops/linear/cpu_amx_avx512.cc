@@ -250,6 +250,28 @@ class MatrixMultiplier {
 
   // ---- weights ----
 
+  // Some outputs' weights of some steps. The units work on one while the next is decoded, a part for a row: they and
+  // the vectors wait for each other as little as possible, and weights are read in the order in which they lie.
+  struct Item {
+    int64_t output;
+    int64_t step;
+    int64_t steps;        // 0: no item
+    int64_t later;        // bytes from an output's weights to those that are fetched meanwhile: the item that follows,
+    int64_t later_bytes;  // or the first one of a later panel
+  };
+
+  Item item_at(int64_t output, int64_t step, int64_t chunk) const {
+    const int64_t all = cols_ / kStep;
+    const int64_t steps = std::min(chunk, all - step);
+    const int64_t next = step + steps;
+    const bool more = next < all;
+    return {.output = output,
+            .step = step,
+            .steps = steps,
+            .later = (more ? steps : panel_ahead_ - step) * kStepBytes,
+            .later_bytes = std::min(chunk, more ? all - next : all) * kStepBytes};
+  }
+
   const uint8_t* codes_of(int64_t output) const {
     return static_cast<const uint8_t*>(range_.weight.data) + (range_.first + output) * (cols_ / kStep) * kStepBytes;
   }
@@ -270,12 +292,13 @@ class MatrixMultiplier {
     return _mm_mask_cmpgt_epu8_mask(mask, above, _mm_set1_epi8(static_cast<char>(kMostScale - kLeastScale))) == 0;
   }
 
-  // Decodes an output's weights of a chunk of steps into row o of each step; false if the units may not have them.
-  [[gnu::always_inline]] bool decode_row(int64_t output, int64_t step, int64_t steps, Steps to, int64_t o) {
+  // Decodes an output's weights of an item into row o of each step; false if the units may not have them.
+  [[gnu::always_inline]] bool decode_row(int64_t output, const Item& item, Steps to, int64_t o) {
+    const int64_t step = item.step;
+    const int64_t steps = item.steps;
     const uint8_t* codes = codes_of(output) + step * kStepBytes;
-    const uint8_t* later = codes + (step + steps < cols_ / kStep ? steps * kStepBytes : ahead_ - step * kStepBytes);
-    for (int64_t i = 0; i < steps * kStepBytes; i += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(later + i), _MM_HINT_T1);
+    for (int64_t i = 0; i < item.later_bytes; i += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(codes + item.later + i), _MM_HINT_T1);
     }
     if constexpr (format == WeightFormat::bf16) return copy_bf16(codes, steps, to, o);
     if constexpr (format == WeightFormat::fp8) {
@@ -442,8 +465,8 @@ class MatrixMultiplier {
 
   void multiply_groups() {
     const bool few = rows_ <= kGroup / 2;
-    const int64_t panel = (few ? 1 : 2) * kGroup * (cols_ / kStep) * kStepBytes;
-    ahead_ = panel * ((kPrefetch + panel - 1) / panel);
+    const int64_t panel = (few ? 1 : 2) * kGroup * (cols_ / kStep);
+    panel_ahead_ = panel * ((kPrefetch / kStepBytes + panel - 1) / panel);
     load_shapes(tile_shapes(packed_rows(0)));
     if (few) {
       panels();
@@ -464,17 +487,9 @@ class MatrixMultiplier {
   }
   GANNET_AMX static void release() { _tile_release(); }
 
-  // Some outputs' weights of some steps. The units work on one while the next is decoded, a part for a row: they and
-  // the vectors wait for each other as little as possible, and weights are read in the order in which they lie.
-  struct Item {
-    int64_t output;
-    int64_t step;
-    int64_t steps;  // 0: no item
-  };
-
   [[gnu::always_inline]] void decode_or_clear(int64_t output, const Item& item, Steps to, int64_t o) {
     if (output < range_.count) {
-      any_bad_ |= !decode_row(output, item.step, item.steps, to, o);
+      any_bad_ |= !decode_row(output, item, to, o);
     } else {
       for (int64_t s = 0; s < item.steps; ++s) _mm512_store_si512(to[s][o], _mm512_setzero_si512());
     }
@@ -485,11 +500,11 @@ class MatrixMultiplier {
   GANNET_AMX void panels() {
     alignas(64) Chunk chunks[2];
     const int64_t all_steps = cols_ / kStep;
-    Item last{0, 0, 0};
+    Item last{};
     int current = 0;
     for (int64_t i = 0; i < range_.count; i += kGroup) {
       for (int64_t step = 0; step < all_steps; step += kChunk) {
-        const Item item{i, step, std::min(kChunk, all_steps - step)};
+        const Item item = item_at(i, step, kChunk);
         for (int64_t o = 0; o < kGroup; ++o) {
           decode_or_clear(i + o, item, chunks[current], o);
           if (o < last.steps) add_step(chunks[current ^ 1][o], last.step + o);
@@ -526,11 +541,11 @@ class MatrixMultiplier {
     alignas(64) Sums sums;
     const int64_t all_steps = cols_ / kStep;
     const int64_t turns = (row_groups() + 1) / 2 * kDoubleChunk;
-    Item last{0, 0, 0};
+    Item last{};
     int current = 0;
     for (int64_t i = 0; i < range_.count; i += 2 * kGroup) {
       for (int64_t step = 0; step < all_steps; step += kDoubleChunk) {
-        const Item item{i, step, std::min(kDoubleChunk, all_steps - step)};
+        const Item item = item_at(i, step, kDoubleChunk);
         int64_t turn = 0;
         for (int64_t o = 0; o < 2 * kGroup; ++o) {
           decode_or_clear(i + o, item, chunks[current][o / kGroup], o % kGroup);
@@ -663,7 +678,7 @@ class MatrixMultiplier {
     alignas(64) Chunk ignored;
     bool good = true;
     for (int64_t step = 0; step < cols_ / kStep; step += kChunk) {
-      good = decode_row(output, step, std::min(kChunk, cols_ / kStep - step), ignored, 0) && good;
+      good = decode_row(output, item_at(output, step, kChunk), ignored, 0) && good;
     }
     return good;
   }
@@ -684,9 +699,9 @@ class MatrixMultiplier {
   const LinearRange& inputs_;
   LinearRange range_;  // at work: this one or another for the same inputs
   const int64_t cols_;
-  const bool split_;   // columns are in the order of split_input_pairs
-  const bool quads_;   // or of quad_input_pairs
-  int64_t ahead_ = 0;  // bytes from an output's last columns to those prefetched meanwhile: one panel later, or several
+  const bool split_;         // columns are in the order of split_input_pairs
+  const bool quads_;         // or of quad_input_pairs
+  int64_t panel_ahead_ = 0;  // steps from an output to the one in the same place one panel later, or several
   int64_t first_row_ = 0;
   int64_t rows_ = 0;
   std::bitset<kMatrixRows> good_mask_;  // of the rows at work
