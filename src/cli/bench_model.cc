@@ -285,7 +285,7 @@ void add_pass_options(Command& command, PassOptions& options) {
                  "cpu: layers of the random model that are run; the rest is extrapolated");
   command.option("--unique-experts", options.unique_experts, 1, 384,
                  "Routed experts of a random layer that are stored; the others share their weights");
-  command.option("--threads", options.threads, 0, 1024, "cpu: threads; 0 takes all processors");
+  command.option("--threads", options.threads, 0, 1024, "cpu: threads; 0: one for each core that this process may use");
   command.flag("--json", options.json, "Machine-readable");
 }
 
