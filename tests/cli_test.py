@@ -478,8 +478,53 @@ class DeviceTest(CliTest):
                 self.assertIn(said, done.stderr.decode())
                 self.assertEqual(done.stdout, b"")
 
-    def test_whole_passes_are_measured_on_gpus(self):
-        self.refused("bench", "latency", "--device", "cpu", parts=["--device is 'cpu'", "cuda only"])
+
+class BenchTest(CliTest):
+    def bench(self, *arguments):
+        return json.loads(self.run_well("bench", *arguments, "--device", "cpu", "--threads", 1, "--json"))
+
+    def test_ops_of_a_model(self):
+        result = self.bench("ops", self.small, "--rows", 2, "--context", 64)
+        self.assertFalse(result["extrapolated"])
+        self.assertGreater(result["read_gb_per_s"], 0)
+        launches = {op["op"]: op["launches"] for op in result["ops"]}
+        self.assertEqual(launches["wq_b"], 10)
+        self.assertEqual(launches["engram"], 2)
+        self.assertEqual(launches["attention output"], 10)
+        self.assertAlmostEqual(sum(op["share"] for op in result["ops"]), 1)
+        for op in result["ops"]:
+            self.assertLessEqual(op["best_seconds"], op["seconds"], op["op"])
+
+    def test_ops_of_a_prompt(self):
+        table = self.run_well("bench", "ops", self.small, "--rows", 0, "--context", 100, "--threads", 1).decode()
+        self.assertIn("The first 100 rows of a prompt of 100 tokens", table)
+        self.assertIn("GFLOP/s", table)
+
+    def test_throughput(self):
+        results = self.bench("throughput", self.small, "--context", 128, "--sequences", 4)["results"]
+        self.assertEqual([each["rows"] for each in results], [1, 2, 4])
+        for each in results:
+            self.assertGreater(each["bound_seconds"], 0)
+            self.assertAlmostEqual(each["tokens_per_s"] * each["seconds"], each["rows"])
+
+    def test_latency(self):
+        results = self.bench("latency", self.small, "--long-context", 2000)["results"]
+        self.assertEqual([each["context"] for each in results if each["what"] == "decode step"], [1024, 2000])
+        self.assertIn("prefill, replay on", [each["what"] for each in results])
+
+    def test_kernels(self):
+        results = self.bench("ops", "--variants", "best", "--filter", " 192x384 rows 1")["results"]
+        self.assertEqual({each["kernel"] for each in results}, {"linear fp8", "linear mxfp4"})
+        self.assertEqual({each["rows"] for each in results}, {1, 16})
+        self.refused("bench", "ops", "--filter", "no such kernel", parts=["--filter no such kernel"])
+
+    def test_bad_models(self):
+        self.refused("bench", "latency", parts=["MODEL is missing", "--synthetic"])
+        self.refused("bench", "ops", "nano", "--synthetic", "released", parts=["MODEL is 'nano'", "left out"])
+        self.refused("bench", "ops", "nano", "--device", "cuda", parts=["MODEL is 'nano'", "--device cuda"])
+        self.refused("bench", "throughput", "nowhere", parts=["'nowhere'"])
+        self.refused("bench", "throughput", self.small, "--context", 70000, parts=["70064", "65536"])
+        self.refused("bench", "ops", "--synthetic", "released", "--layers", 21, parts=["--layers", "21"])
 
 
 class GenerateTest(CliTest):

@@ -1,5 +1,7 @@
 #include "base/device.h"
 
+#include <fstream>
+
 namespace gannet {
 
 const char* name_of(Simd simd) {
@@ -24,6 +26,14 @@ Simd detect_simd() {
   if (avx512 && __builtin_cpu_supports("avx512bf16")) return Simd::avx512_bf16;
   if (avx512) return Simd::avx512;
   return avx2 ? Simd::avx2 : Simd::none;
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
 }
 
 }  // namespace gannet

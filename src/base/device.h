@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "base/thread_pool.h"
 
 namespace gannet {
@@ -9,6 +11,8 @@ enum class Simd { none, avx2, avx512, avx512_bf16 };
 const char* name_of(Simd simd);
 // The best one that this processor and operating system support.
 Simd detect_simd();
+// As the machine calls its processor.
+std::string processor_name();
 
 // Where tensors live and ops run. Today: the CPU with its thread pool; every op dispatches on it explicitly.
 struct Device {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -20,33 +18,12 @@ void pause_briefly() {
   __builtin_ia32_pause();
 }
 
-std::vector<int> allowed_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> processors;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (int i = 0; i < CPU_SETSIZE; ++i) {
-      if (CPU_ISSET(i, &set)) processors.push_back(i);
-    }
-  }
-  return processors;
-}
-
 void bind_to(int processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(processor, &set);
   // A refusal (a container that forbids it) costs speed only.
   (void)sched_setaffinity(0, sizeof set, &set);
-}
-
-// CPUs granted by the cgroup (v2) quota, or 0 when there is no limit.
-int quota_processors() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  double quota = 0;  // microseconds a period; the word "max" does not parse and means no limit
-  double period = 0;
-  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return 0;
-  return std::max(1, static_cast<int>(std::floor(quota / period)));
 }
 
 }  // namespace
@@ -98,9 +75,8 @@ struct ThreadPool::Impl {
 
 ThreadPool::ThreadPool(int threads, bool pin) : threads_(threads), impl_(std::make_unique<Impl>()) {
   GANNET_CHECK(threads >= 1);
-  const auto processors = allowed_processors();
-  // More threads than processors would be pinned on top of each other; then the kernel places them better.
-  pin = pin && static_cast<int>(processors.size()) >= threads;
+  const auto processors = cores_first(allowed_processors());
+  pin = pin && count_cores(processors) == threads;
   impl_->workers.reserve(threads);
   try {
     for (int t = 1; t < threads; ++t) {
@@ -146,12 +122,6 @@ void ThreadPool::parallel_for(int64_t n, int64_t grain, const std::function<void
     const int64_t end = std::min(n, pieces * (thread + 1) / parts * grain);
     if (begin < end) body(begin, end);
   });
-}
-
-int usable_processors() {
-  const int allowed = std::max<int>(1, static_cast<int>(allowed_processors().size()));
-  const int quota = quota_processors();
-  return quota > 0 ? std::min(allowed, quota) : allowed;
 }
 
 }  // namespace gannet

@@ -4,14 +4,17 @@
 #include <functional>
 #include <memory>
 
+#include "base/processors.h"
+
 namespace gannet {
 
 // A fixed set of pinned, persistent threads; the calling thread is one of them (number 0). One call at a time: the
 // owner is the engine's thread. Idle workers spin for some tens of microseconds, then sleep.
 class ThreadPool {
  public:
-  // `threads` >= 1, the caller included. `pin` binds each worker to a processor of its own among those that this
-  // process may use, leaving the first to the caller, which moves as its owner likes.
+  // `threads` >= 1, the caller included. `pin` binds each worker to a core of its own where there is one thread for
+  // each core that this process may use, leaving the first to the caller, which moves as its owner likes. Fewer threads
+  // are the system's to place: those of two programs must not meet on the same few cores.
   explicit ThreadPool(int threads, bool pin = true);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -31,8 +34,5 @@ class ThreadPool {
   int threads_;
   std::unique_ptr<Impl> impl_;
 };
-
-// Number of processors this process may use: its affinity mask, cut to the cgroup's CPU quota where there is one.
-int usable_processors();
 
 }  // namespace gannet

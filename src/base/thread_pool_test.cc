@@ -155,11 +155,6 @@ TEST(ThreadPool, TwoPoolsLiveSideBySide) {
   EXPECT_EQ(calls, 500);
 }
 
-TEST(ThreadPool, UsableProcessorsAreAtLeastOneAndAtMostTheMachines) {
-  EXPECT_GE(usable_processors(), 1);
-  EXPECT_LE(usable_processors(), std::max(1U, std::thread::hardware_concurrency()));
-}
-
 TEST(ThreadPoolDeathTest, NeedsAThread) {
   EXPECT_DEATH(ThreadPool(0), "threads >= 1");
 }

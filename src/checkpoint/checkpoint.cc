@@ -197,6 +197,15 @@ Result<Checkpoint> Checkpoint::open(const fs::path& directory) {
   return checkpoint;
 }
 
+Checkpoint Checkpoint::in_memory(Config config, std::map<std::string, TensorView, std::less<>> tensors,
+                                 std::shared_ptr<const std::byte[]> memory) {
+  Checkpoint checkpoint;
+  checkpoint.config_ = std::move(config);
+  checkpoint.tensors_ = std::move(tensors);
+  checkpoint.memory_ = std::move(memory);
+  return checkpoint;
+}
+
 const TensorView& Checkpoint::tensor(std::string_view name) const {
   const auto found = tensors_.find(name);
   GANNET_CHECK(found != tensors_.end());

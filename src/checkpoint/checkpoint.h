@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,9 @@ class Checkpoint {
  public:
   // All faults of all tensors are reported at once, one a line, behind a first line that counts them.
   static Result<Checkpoint> open(const std::filesystem::path& directory);
+  // One that has no directory: the tensors of config's manifest, which `memory` holds.
+  static Checkpoint in_memory(Config config, std::map<std::string, TensorView, std::less<>> tensors,
+                              std::shared_ptr<const std::byte[]> memory);
 
   const std::filesystem::path& directory() const { return directory_; }
   const Config& config() const { return config_; }
@@ -29,6 +33,7 @@ class Checkpoint {
   std::filesystem::path directory_;
   Config config_;
   std::vector<SafetensorsFile> files_;
+  std::shared_ptr<const std::byte[]> memory_;  // instead of files
   std::map<std::string, TensorView, std::less<>> tensors_;
 };
 

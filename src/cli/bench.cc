@@ -1,8 +1,8 @@
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/device.h"
 #include "cli/bench.h"
 #include "cli/bench_model.h"
 #include "cli/output.h"
@@ -14,15 +14,17 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kArenaBytes = int64_t{1} << 30;
+constexpr int64_t kArenaBytes = int64_t{3} << 29;  // the largest matrix fits
 // Work for which the reference is timed, too; it would take minutes for the rest.
 constexpr double kReferenceOperations = 9e7;
+// And for which variants are timed that are not the best here.
+constexpr double kVariantOperations = 2e10;
 
 struct Options {
-  SyntheticOptions model{.device = "cpu"};
+  PassOptions model;
   int64_t rows = 1;
   int64_t context = 8192;
-  int64_t threads = 0;
+  std::string variants = "all";
   std::string filter;
 };
 
@@ -36,7 +38,8 @@ const char* variant(Simd simd) {
   return simd == Simd::none ? "reference" : name_of(simd);
 }
 
-std::vector<Simd> variants(const ops::Benchmark& benchmark) {
+std::vector<Simd> variants(const ops::Benchmark& benchmark, bool all) {
+  if (!all || benchmark.operations > kVariantOperations) return {detect_simd()};
   std::vector<Simd> result;
   if (benchmark.operations <= kReferenceOperations) result.push_back(Simd::none);
   for (const Simd simd : {Simd::avx2, Simd::avx512, Simd::avx512_bf16}) {
@@ -46,10 +49,10 @@ std::vector<Simd> variants(const ops::Benchmark& benchmark) {
 }
 
 // What the filter leaves, not yet measured.
-std::vector<Measured> chosen(const std::string& filter, ops::BenchArena& arena) {
+std::vector<Measured> chosen(const std::string& filter, bool all_variants, ops::BenchArena& arena) {
   std::vector<Measured> result;
   for (const ops::Benchmark& benchmark : ops::op_benchmarks(arena)) {
-    for (const Simd simd : variants(benchmark)) {
+    for (const Simd simd : variants(benchmark, all_variants)) {
       const auto name =
           fmt::format("{} {} {} rows {}", benchmark.kernel, variant(simd), benchmark.shape, benchmark.rows);
       if (name.find(filter) != std::string::npos) result.push_back({benchmark, simd, {}});
@@ -69,7 +72,8 @@ double giga_operations(const Measured& m) {
 std::string as_table(const std::vector<Measured>& results, double read, int64_t threads) {
   std::string text = fmt::format(
       "{}, {} threads. Reading alone: {:.1f} GB/s, the median of calls of 8 MiB.\n"
-      "Every call takes other weights out of 1 GiB; GB/s counts them once. us, GB/s, read (part of reading alone) and\n"
+      "Every call takes other weights out of 1.5 GiB; GB/s counts them once. us, GB/s, read (part of reading alone) "
+      "and\n"
       "GFLOP/s are of the median call, best of the fastest; calls that were preempted do not count unless quiet is < "
       "5.\n\n"
       "{:<13} {:<11} {:<23} {:>5} {:>9} {:>7} {:>6} {:>9} {:>10} {:>6}\n",
@@ -107,11 +111,12 @@ std::string as_json(const std::vector<Measured>& results, double read, int64_t t
 }
 
 Status bench_ops(const Options& options) {
-  if (options.model.device == "cuda") return bench_model_ops(options.model, options.rows, options.context);
-  const int64_t threads = options.threads > 0 ? options.threads : usable_processors();
+  const bool kernels = options.model.device == "cpu" && options.model.model.empty() && options.model.synthetic.empty();
+  if (!kernels) return bench_model_ops(options.model, options.rows, options.context);
+  const int64_t threads = options.model.threads > 0 ? options.model.threads : usable_processors();
   ThreadPool pool(static_cast<int>(threads));
   ops::BenchArena arena(kArenaBytes);
-  auto results = chosen(options.filter, arena);
+  auto results = chosen(options.filter, options.variants == "all", arena);
   if (results.empty()) return invalid_input("--filter {}: no benchmark has that in its name", options.filter);
   const double read = read_bandwidth({.pool = &pool}, arena);
   ProgressLine progress("benchmarks");
@@ -124,24 +129,21 @@ Status bench_ops(const Options& options) {
 
 }  // namespace
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
-
 void add_bench(Command& root) {
   auto bench = root.subcommand("bench", "Measure speed");
   const auto options = std::make_shared<Options>();
-  auto command = bench.subcommand("ops", "Every kernel beside the read bandwidth of its memory");
-  add_synthetic_options(command, options->model);
-  command.option("--rows", options->rows, 0, 4096, "cuda: sequences of the decode step; 0: a prompt's first pass");
-  command.option("--context", options->context, 1, 1'000'000, "cuda: tokens of every sequence, or of the prompt");
-  command.option("--threads", options->threads, 0, 1024, "cpu: threads; 0 takes all processors");
-  command.option("--filter", options->filter, "cpu: only benchmarks with this in \"kernel variant shape rows N\"");
+  auto command = bench.subcommand(
+      "ops",
+      "Every op of a model's pass beside what bounds it; with neither MODEL nor --synthetic, kernels one by one");
+  add_pass_options(command, options->model);
+  command.option("--rows", options->rows, 0, 4096, "Sequences of the decode step; 0: a prompt's first pass");
+  command.option("--context", options->context, 1, 1'000'000, "Tokens of every sequence, or of the prompt");
+  command.choice("--variants", options->variants, {"all", "best"},
+                 "Kernels: for every instruction set, or the best one");
+  command.option("--filter", options->filter, "Kernels: only those with this in \"kernel variant shape rows N\"");
   command.example("gannet bench ops --filter 'linear fp8'");
+  command.example("gannet bench ops nano");
+  command.example("gannet bench ops --synthetic released --layers 1 --rows 16");
   command.example("gannet bench ops --device cuda --synthetic released --rows 64");
   command.action([options] { return bench_ops(*options); });
   add_bench_serve(bench);

@@ -8,16 +8,19 @@
 
 namespace gannet::cli {
 
-// Which model the benchmarks of whole passes run: random weights in the shape of the released one.
-struct SyntheticOptions {
-  std::string device = "cuda";
-  std::string synthetic = "released";
+// Which model the benchmarks of whole passes run, and where.
+struct PassOptions {
+  std::string model = {};
+  std::string device = "cpu";
+  std::string synthetic = {};
+  int64_t layers = 1;
   int64_t unique_experts = 128;
+  int64_t threads = 0;
   bool json = false;
 };
-void add_synthetic_options(Command& command, SyntheticOptions& options);
+void add_pass_options(Command& command, PassOptions& options);
 
 // The ops of one pass: a decode step of `rows` sequences, or with rows 0 a prompt's first pass.
-Status bench_model_ops(const SyntheticOptions& options, int64_t rows, int64_t context);
+Status bench_model_ops(const PassOptions& options, int64_t rows, int64_t context);
 
 }  // namespace gannet::cli

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "base/device.h"
 #include "cache/record_layout.h"
 #include "cli/bench.h"
 #include "cli/model_options.h"

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/device.h"
 #include "cli/bench.h"
 #include "cli/output.h"
 #include "cli/progress.h"

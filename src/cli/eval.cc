@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/device.h"
+#include "base/log.h"
+#include "base/device.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
-#include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/eval_tasks.h"
 #include "cli/model_options.h"

@@ -130,6 +130,7 @@ void Model::Forward::forward(const Batch& batch, float* logits, LayerObserver* o
   GANNET_CHECK(batch.candidates_only.empty());
   GANNET_CHECK(batch.rows() <= max_rows_);
   if (batch.rows() == 0) return;
+  last_end_ = std::chrono::steady_clock::now();
   find_all_rows(batch, rows_);
   hash_ngrams(batch);
   embed(batch);
@@ -166,6 +167,7 @@ void Model::Forward::embed(const Batch& batch) {
                        .streams_per_row = config_.hc_mult,
                        .streams = work_.streams.data(),
                        .pre = work_.pre.data()});
+  ended("embed");
   apply(nullptr, weights_.layer(0).attention_norm);
 }
 
@@ -211,14 +213,15 @@ void Model::Forward::add_engram(int64_t n) {
                         .hidden = config_.hidden_size,
                         .quantize_input = quantize_,
                         .activations = activations_});
+  ended("engram", [&] { return product_cost(weights.wkv); });
   apply(nullptr, weights_.layer(n).attention_norm);
 }
 
 void Model::Forward::publish(int64_t n) {
   const LayerPlan& plan = plan_.layers[n];
   const CompressorWeights& weights = *weights_.layer(n).compressor;
-  linear(work_.operand, weights.wkv, work_.kv, false);
-  if (weights.wgate) linear(work_.operand, *weights.wgate, work_.gate, false);
+  linear("compressor", work_.operand, weights.wkv, work_.kv, false);
+  if (weights.wgate) linear("compressor", work_.operand, *weights.wgate, work_.gate, false);
 
   insert_sequences_.clear();
   for (const RowSet::Range& range : rows_.ranges) {
@@ -243,6 +246,7 @@ void Model::Forward::publish(int64_t n) {
                                .norm_eps = norm_eps_,
                                .frequencies = &compressed_frequencies_,
                                .activations = activations_});
+  ended("kv entries", [&] { return product_cost(weights.index_key); });
 }
 
 void Model::Forward::cut_rows() {
@@ -259,7 +263,7 @@ void Model::Forward::attention(int64_t n) {
   const LayerPlan& plan = plan_.layers[n];
   const LayerWeights& weights = weights_.layer(n);
   const auto& table = plan.ratio > 0 ? compressed_frequencies_ : local_frequencies_;
-  linear(work_.x, weights.wq_a, work_.query_latent, quantize_);
+  linear("wq_a", work_.x, weights.wq_a, work_.query_latent, quantize_);
   ops::rms_norm(device_, {.x = work_.query_latent.data(),
                           .y = work_.query_latent.data(),
                           .stride = config_.q_lora_rank,
@@ -268,8 +272,9 @@ void Model::Forward::attention(int64_t n) {
                           .weight = weights.q_norm,
                           .eps = norm_eps_,
                           .activations = Activations::fp32});
-  linear(work_.query_latent, weights.wq_b, work_.q, quantize_);
-  linear(work_.x, weights.wkv, work_.kv, quantize_);
+  ended("query norm");
+  linear("wq_b", work_.query_latent, weights.wq_b, work_.q, quantize_);
+  linear("wkv", work_.x, weights.wkv, work_.kv, quantize_);
   ops::insert_window(device_, {.kv = work_.kv.data(),
                                .positions = rows_.positions.data(),
                                .rows = rows_.rows(),
@@ -278,6 +283,7 @@ void Model::Forward::attention(int64_t n) {
                                .norm_eps = norm_eps_,
                                .frequencies = &table,
                                .records = work_.window_records.data()});
+  ended("window record");
   if (weights.indexer) select_entries(n);
 
   attention_sequences_.clear();
@@ -305,6 +311,7 @@ void Model::Forward::attention(int64_t n) {
                            .out = work_.heads.data(),
                            .activations = activations_});
   keep_windows(n);
+  ended(plan.ratio > 0 ? "attention" : "attention, window only", [&] { return attention_cost(plan); });
   ops::attention_output(device_, {.heads = work_.heads.data(),
                                   .rows = rows_.rows(),
                                   .groups = config_.o_groups,
@@ -313,6 +320,11 @@ void Model::Forward::attention(int64_t n) {
                                   .y = work_.y.data(),
                                   .quantize_input = quantize_,
                                   .activations = activations_});
+  ended("attention output", [&] {
+    const OpCost a = product_cost(weights.wo_a);
+    const OpCost b = product_cost(weights.wo_b);
+    return OpCost{.bytes = a.bytes + b.bytes, .operations = a.operations + b.operations};
+  });
 }
 
 void Model::Forward::keep_windows(int64_t n) {
@@ -331,8 +343,8 @@ void Model::Forward::select_entries(int64_t n) {
   for (int64_t r = 0; r < rows_.rows(); ++r) {
     work_.visible[r] = static_cast<int32_t>((rows_.positions[r] + 1) / plan_.layers[n].ratio);
   }
-  linear(work_.query_latent, weights.wq_b, work_.index_q, quantize_);
-  linear(work_.operand, weights.weights_proj, work_.index_weights, false);
+  linear("index query", work_.query_latent, weights.wq_b, work_.index_q, quantize_);
+  linear("index weights", work_.operand, weights.weights_proj, work_.index_weights, false);
   const auto dim = static_cast<float>(config_.index_head_dim);
   const auto heads = static_cast<float>(config_.index_n_heads);
   const float scale = 1.0F / (std::sqrt(dim) * std::sqrt(heads));
@@ -342,6 +354,8 @@ void Model::Forward::select_entries(int64_t n) {
     const int64_t end = std::min(begin + kScoreRows, rows_.rows());
     if (!select_all(n, begin, end)) select_tile(n, begin, end);
   }
+  ended(plan_.layers[n].restricted ? "index select, candidates" : "index select",
+        [&] { return selection_cost(plan_.layers[n]); });
 }
 
 // Rows that can see no more than they may select need no scores: true when that holds for all of the tile.
@@ -420,6 +434,7 @@ void Model::Forward::experts(int64_t n) {
                         .scaling_factor = static_cast<float>(config_.routed_scaling_factor),
                         .experts = work_.experts.data(),
                         .weights = work_.expert_weights.data()});
+  ended("router", [&] { return product_cost(weights.gate); });
   ops::experts(device_, {.x = work_.x.data(),
                          .x_stride = config_.hidden_size,
                          .rows = rows_.rows(),
@@ -434,6 +449,7 @@ void Model::Forward::experts(int64_t n) {
                          .activations = activations_,
                          .y = work_.y.data(),
                          .y_stride = config_.hidden_size});
+  ended("experts", [&] { return experts_cost(weights); });
 }
 
 void Model::Forward::mix_streams(const HyperSite& site) {
@@ -450,6 +466,7 @@ void Model::Forward::mix_streams(const HyperSite& site) {
                            .pre = work_.pre.data(),
                            .post = work_.post.data(),
                            .mix = work_.mix.data()});
+  ended("hyper mix", [&] { return mix_cost(); });
 }
 
 void Model::Forward::apply(const float* y, const uint16_t* norm) {
@@ -466,6 +483,7 @@ void Model::Forward::apply(const float* y, const uint16_t* norm) {
                              .x = work_.x.data(),
                              .operand = work_.operand.data(),
                              .activations = activations_});
+  ended("hyper apply");
 }
 
 void Model::Forward::head(const Batch& batch, float* logits) {
@@ -491,10 +509,11 @@ void Model::Forward::head(const Batch& batch, float* logits) {
                       .weight = weights_.head(),
                       .logits = logits,
                       .activations = activations_});
+  ended("head", [&] { return head_cost(std::ssize(from)); });
 }
 
-void Model::Forward::linear(const std::vector<float>& x, const ops::WeightMatrix& weight, std::vector<float>& y,
-                            bool quantize) {
+void Model::Forward::linear(const char* op, const std::vector<float>& x, const ops::WeightMatrix& weight,
+                            std::vector<float>& y, bool quantize) {
   ops::linear(device_, {.x = x.data(),
                         .x_stride = weight.cols,
                         .rows = rows_.rows(),
@@ -504,6 +523,7 @@ void Model::Forward::linear(const std::vector<float>& x, const ops::WeightMatrix
                         .y_stride = weight.rows,
                         .quantize_input = quantize,
                         .activations = Activations::fp32});
+  ended(op, [&] { return product_cost(weight); });
 }
 
 }  // namespace gannet

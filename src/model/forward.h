@@ -1,11 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "model/model.h"
+#include "model/op_observer.h"
 #include "ops/attention/op.h"
 #include "ops/kv_insert/op.h"
 
@@ -83,6 +85,7 @@ class Model::Forward final : public ForwardPass {
   std::vector<int32_t> history(std::span<const int32_t> ids) const override;
   void pin(std::span<float>) override {}
   void unpin(std::span<float>) override {}
+  void observe_ops(OpObserver* observer) override { op_observer_ = observer; }
   void save_windows(SequenceState& state, std::byte* to) override;
   void restore_windows(SequenceState& state, const std::byte* from) override;
 
@@ -103,8 +106,27 @@ class Model::Forward final : public ForwardPass {
   void mix_streams(const HyperSite& site);           // streams -> next pre, post, mix
   void apply(const float* y, const uint16_t* norm);  // y into the streams; next x
   // An inner product of the layer: its result is not rounded (docs/numerics.md, "Where activations are rounded").
-  void linear(const std::vector<float>& x, const ops::WeightMatrix& weight, std::vector<float>& y, bool quantize);
+  void linear(const char* op, const std::vector<float>& x, const ops::WeightMatrix& weight, std::vector<float>& y,
+              bool quantize);
   void hash_ngrams(const Batch& batch);
+
+  // Tells the observer, if there is one, that an op has ended; `cost()` is what it had to do.
+  template <class Cost>
+  void ended(const char* op, const Cost& cost) {
+    if (op_observer_ == nullptr) return;
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - last_end_;
+    op_observer_->op(op, seconds.count(), cost());
+    last_end_ = std::chrono::steady_clock::now();
+  }
+  void ended(const char* op) {
+    ended(op, [] { return OpCost{}; });
+  }
+  OpCost product_cost(const ops::WeightMatrix& weight) const;
+  OpCost head_cost(int64_t rows) const;
+  OpCost mix_cost() const;
+  OpCost attention_cost(const LayerPlan& plan) const;
+  OpCost selection_cost(const LayerPlan& plan) const;
+  OpCost experts_cost(const LayerWeights& weights) const;
 
   const Config& config_;
   const Device& device_;
@@ -126,6 +148,9 @@ class Model::Forward final : public ForwardPass {
   std::vector<ops::InsertSequence> insert_sequences_;
   std::vector<ops::PagedRecords> index_keys_;
   std::vector<int32_t> head_rows_;
+
+  OpObserver* op_observer_ = nullptr;
+  std::chrono::steady_clock::time_point last_end_;
 };
 
 }  // namespace gannet

@@ -11,6 +11,7 @@
 namespace gannet {
 
 class LayerObserver;
+class OpObserver;
 
 // The forward pass on one device; Model is its public face.
 class ForwardPass {
@@ -27,6 +28,8 @@ class ForwardPass {
   // Makes memory that logits will be written to quick to reach from the device, until unpin().
   virtual void pin(std::span<float> memory) = 0;
   virtual void unpin(std::span<float> memory) = 0;
+  // Every op of later passes is told to `observer`, until it is null; only the CPU's pass does that.
+  virtual void observe_ops(OpObserver*) {}
   virtual void save_windows(SequenceState& state, std::byte* to) = 0;
   virtual void restore_windows(SequenceState& state, const std::byte* from) = 0;
 };

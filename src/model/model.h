@@ -67,6 +67,9 @@ class Model {
   void pin(std::span<float> memory) { forward_->pin(memory); }
   void unpin(std::span<float> memory) { forward_->unpin(memory); }
 
+  // See ForwardPass.
+  void observe_ops(OpObserver* observer) { forward_->observe_ops(observer); }
+
   // Copies a sequence's window rings, window_state_bytes(), out of or into the model's memory.
   void save_windows(SequenceState& state, std::byte* to) { forward_->save_windows(state, to); }
   void restore_windows(SequenceState& state, const std::byte* from) { forward_->restore_windows(state, from); }

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 #include <utility>
 
 #include "base/cuda.h"
 #include "base/cuda_error.h"
+#include "model/bench_sequences.h"
 #include "model/cuda/forward.h"
 #include "model/cuda/geometry.h"
 #include "model/cuda/memory_plan.h"
@@ -21,6 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kBlockTokens = 64;
 constexpr int64_t kReadBytes = int64_t{4} << 30;
+// What the tensor cores of an H200 reach with bf16 in a large matrix product.
+constexpr double kBf16Operations = 780e12;
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -33,12 +35,7 @@ double median(std::vector<double> values) {
 
 std::optional<EngramHash> make_hash(const Config& config) {
   if (config.engram_layer_ids.empty()) return std::nullopt;
-  // Any map onto all compressed ids will do: rows are looked up at random either way.
-  std::vector<int32_t> map(config.vocab_size);
-  for (size_t i = 0; i < map.size(); ++i) {
-    map[i] = static_cast<int32_t>(static_cast<int64_t>(i) % config.engram_compressed_vocab_size);
-  }
-  return EngramHash(config, std::move(map));
+  return EngramHash(config, any_token_map(config));
 }
 
 int64_t cache_blocks(const ModelBenchOptions& options) {
@@ -60,62 +57,83 @@ class CudaModelBench final : public ModelBench {
         begin_(Clock::now()),
         pool_(block_layout(config, kBlockTokens), cache_blocks(options)),
         forward_(source_of(config, options), pool_, forward_options(options), make_hash(config), options.progress),
-        startup_(since(begin_)) {
-    for (int64_t slot = 0; slot < options.max_sequences; ++slot) {
-      states_.emplace_back(config_, pool_, slot, SequenceState::Place::gpu);
-    }
-  }
+        startup_(since(begin_)),
+        unique_experts_(options.unique_experts),
+        sequences_(config_, pool_, options.max_sequences, SequenceState::Place::gpu) {}
 
-  Step decode(int64_t sequences, int64_t context, int repeats) override {
+  Pass decode(int64_t sequences, int64_t context, int repeats) override {
     prepare(sequences, context);
     std::vector<double> times;
     for (int i = 0; i < repeats + 3; ++i) {
-      const Batch batch = decode_batch(sequences);
+      const Batch batch = sequences_.decode_batch(sequences);
       const auto begin = Clock::now();
       forward_.enqueue(batch);
       GANNET_CUDA_CHECK(cudaStreamSynchronize(forward_.stream()));
       if (i >= 3) times.push_back(since(begin));
-      for (int64_t s = 0; s < sequences; ++s) states_[s].advance(1);
+      for (int64_t s = 0; s < sequences; ++s) sequences_.state(s).advance(1);
     }
-    return {.seconds = median(times), .active_experts = static_cast<double>(forward_.active_experts())};
+    const auto experts = static_cast<double>(forward_.active_experts());
+    const auto layers = static_cast<double>(config_.num_hidden_layers);
+    return {.seconds = median(times),
+            .best_seconds = *std::min_element(times.begin(), times.end()),
+            .bytes = forward_.weights().dense_bytes() + layers * experts * expert_bytes(),
+            .active_experts = experts};
   }
 
-  double prefill(int64_t tokens, bool replay) override {
-    give_blocks(1, tokens);
-    begin_sequence(0, 0);
-    if (replay) states_[0].set_decoder_from(std::max<int64_t>(0, tokens - config_.sliding_window));
+  Pass prefill(int64_t tokens, bool replay) override {
+    sequences_.give_blocks(1, tokens);
+    sequences_.begin_prompt(tokens, replay);
+    SequenceState& state = sequences_.state(0);
     const auto begin = Clock::now();
-    while (states_[0].length() < tokens) {
-      const int64_t rows = std::min(forward_.max_rows(), tokens - states_[0].length());
-      const Batch batch = prompt_batch(rows, states_[0].length() + rows == tokens);
+    while (state.length() < tokens) {
+      const int64_t rows = std::min(forward_.max_rows(), tokens - state.length());
+      const Batch batch = sequences_.prompt_batch(rows, state.length() + rows == tokens);
       forward_.enqueue(batch);
-      states_[0].advance(rows);
+      state.advance(rows);
       // The next pass overwrites what this one reads on the host.
       GANNET_CUDA_CHECK(cudaStreamSynchronize(forward_.stream()));
     }
-    return since(begin);
+    return {.seconds = since(begin)};
   }
 
   std::vector<OpTime> ops(int64_t sequences, int64_t context) override {
     Batch batch;
     if (sequences > 0) {
       decode(sequences, context, 1);
-      batch = decode_batch(sequences);
+      batch = sequences_.decode_batch(sequences);
     } else {
       prefill(context, true);
-      begin_sequence(0, 0);
-      states_[0].set_decoder_from(std::max<int64_t>(0, context - config_.sliding_window));
+      sequences_.begin_prompt(context, true);
       const int64_t rows = std::min(forward_.max_rows(), context);
-      batch = prompt_batch(rows, rows == context);
+      batch = sequences_.prompt_batch(rows, rows == context);
     }
     std::vector<OpTime> result;
     for (const CudaForward::OpTime& op : forward_.time_ops(batch)) {
-      result.push_back({op.name, op.launches, op.microseconds * 1e-6, op.cost.bytes, op.cost.operations});
+      result.push_back({.name = op.name,
+                        .launches = op.launches,
+                        .seconds = op.microseconds * 1e-6,
+                        .bytes = op.cost.bytes,
+                        .operations = op.cost.operations});
     }
     return result;
   }
 
-  double read_bandwidth() override {
+  Limits limits() override {
+    const double read = read_bandwidth();
+    return {.read = read, .operations = kBf16Operations, .text = fmt::format("Reading alone: {:.0f} GB/s", read / 1e9)};
+  }
+
+  std::string device_name() const override { return cuda_support().usable; }
+  std::string weights_text() const override {
+    return fmt::format("Random weights in the released shape; {} different routed experts a layer stand for all {}",
+                       unique_experts_, config_.n_routed_experts);
+  }
+  std::string memory_text() const override { return forward_.memory_text(); }
+  bool runs_all_layers() const override { return true; }
+  double startup_seconds() const override { return startup_; }
+
+ private:
+  double read_bandwidth() {
     const DeviceBuffer sum(4);
     const DeviceBuffer data(kReadBytes);
     std::vector<double> times;
@@ -130,23 +148,18 @@ class CudaModelBench final : public ModelBench {
     return static_cast<double>(kReadBytes) / median(times);
   }
 
-  std::string device_name() const override { return cuda_support().usable; }
-  std::string memory_text() const override { return forward_.memory_text(); }
-  double startup_seconds() const override { return startup_; }
-  double expert_bytes() const override {
+  double expert_bytes() const {
     using ops::WeightFormat;
     return static_cast<double>(
         ops::cuda::packed_bytes(WeightFormat::mxfp4, 2 * config_.moe_intermediate_size, config_.hidden_size) +
         ops::cuda::packed_bytes(WeightFormat::mxfp4, config_.hidden_size, config_.moe_intermediate_size));
   }
-  double weight_bytes() const override { return forward_.weights().dense_bytes(); }
 
- private:
   // All sequences at that context: their cache holds records that a prompt made, copied to wherever there are none.
   void prepare(int64_t sequences, int64_t context) {
     if (!filled_) fill_cache();
-    give_blocks(sequences, context + 64);
-    for (int64_t s = 0; s < sequences; ++s) begin_sequence(s, context);
+    sequences_.give_blocks(sequences, context + 64);
+    for (int64_t s = 0; s < sequences; ++s) sequences_.begin(s, context);
   }
 
   void fill_cache() {
@@ -158,54 +171,21 @@ class CudaModelBench final : public ModelBench {
       GANNET_CUDA_CHECK(cudaMemcpy(forward_.cache().blocks() + at, forward_.cache().blocks(),
                                    static_cast<size_t>(std::min(bytes, all - at)), cudaMemcpyDeviceToDevice));
     }
-    for (size_t s = 1; s < states_.size(); ++s) {
-      GANNET_CUDA_CHECK(cudaMemcpy(forward_.cache().rings() + static_cast<int64_t>(s) * forward_.cache().slot_bytes(),
+    for (int64_t s = 1; s < sequences_.count(); ++s) {
+      GANNET_CUDA_CHECK(cudaMemcpy(forward_.cache().rings() + s * forward_.cache().slot_bytes(),
                                    forward_.cache().rings(), static_cast<size_t>(forward_.cache().slot_bytes()),
                                    cudaMemcpyDeviceToDevice));
     }
     filled_ = true;
   }
 
-  void give_blocks(int64_t sequences, int64_t tokens) {
-    tables_.clear();
-    for (int64_t s = 0; s < sequences; ++s) {
-      tables_.push_back(pool_.table());
-      if (!tables_.back().grow(tokens)) throw CudaError("the benchmark's cache is too small for its contexts");
-    }
-  }
-
-  void begin_sequence(int64_t s, int64_t length) {
-    states_[s].begin({.blocks = tables_[s].ids().data(), .first = length, .cached = length});
-  }
-
-  Batch decode_batch(int64_t sequences) {
-    Batch batch;
-    for (int64_t s = 0; s < sequences; ++s) {
-      batch.ids.push_back(random_id());
-      batch.sequences.push_back({.state = &states_[s], .first_row = s, .rows = 1});
-      batch.logit_rows.push_back(static_cast<int32_t>(s));
-    }
-    return batch;
-  }
-
-  Batch prompt_batch(int64_t rows, bool last) {
-    Batch batch;
-    for (int64_t r = 0; r < rows; ++r) batch.ids.push_back(random_id());
-    batch.sequences.push_back({.state = &states_[0], .first_row = 0, .rows = rows});
-    if (last) batch.logit_rows.push_back(static_cast<int32_t>(rows - 1));
-    return batch;
-  }
-
-  int32_t random_id() { return static_cast<int32_t>(random_() % static_cast<uint64_t>(config_.vocab_size)); }
-
   const Config config_;
   Clock::time_point begin_;
   BlockPool pool_;
   CudaForward forward_;
   double startup_;
-  std::vector<SequenceState> states_;
-  std::vector<BlockTable> tables_;
-  std::mt19937_64 random_{1};
+  int64_t unique_experts_;
+  BenchSequences sequences_;
   bool filled_ = false;
 };
 

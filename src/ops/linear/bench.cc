@@ -18,14 +18,35 @@ struct Shape {
   bool quantize;
 };
 
-// Of the released model, and of nano, whose hidden size is 384.
+// Every matrix of the released model, then of nano. Products of wo_a are those of one group of heads.
 constexpr Shape kShapes[] = {
-    {"linear fp8", WeightFormat::fp8, 1280, 5120, true},     {"linear fp8", WeightFormat::fp8, 32768, 1280, true},
-    {"linear fp8", WeightFormat::fp8, 5120, 8192, true},     {"linear fp8", WeightFormat::fp8, 384, 384, true},
-    {"linear mxfp4", WeightFormat::mxfp4, 2304, 5120, true}, {"linear mxfp4", WeightFormat::mxfp4, 5120, 2304, true},
-    {"linear mxfp4", WeightFormat::mxfp4, 192, 384, true},   {"linear bf16", WeightFormat::bf16, 384, 5120, false},
-    {"linear bf16", WeightFormat::bf16, 4096, 5120, false},  {"linear bf16", WeightFormat::bf16, 4096, 384, false},
-    {"linear f32", WeightFormat::f32, 24, 20480, false},
+    {"linear fp8", WeightFormat::fp8, 1280, 5120, true},       // wq_a
+    {"linear fp8", WeightFormat::fp8, 32768, 1280, true},      // wq_b
+    {"linear fp8", WeightFormat::fp8, 512, 5120, true},        // wkv
+    {"linear fp8", WeightFormat::fp8, 1024, 4096, false},      // wo_a
+    {"linear fp8", WeightFormat::fp8, 5120, 8192, true},       // wo_b
+    {"linear fp8", WeightFormat::fp8, 4096, 1280, true},       // index query
+    {"linear fp8", WeightFormat::fp8, 2304, 5120, true},       // shared w1, w3
+    {"linear fp8", WeightFormat::fp8, 5120, 2304, true},       // shared w2
+    {"linear fp8", WeightFormat::fp8, 25600, 6144, true},      // Engram
+    {"linear mxfp4", WeightFormat::mxfp4, 2304, 5120, true},   // w1, w3
+    {"linear mxfp4", WeightFormat::mxfp4, 5120, 2304, true},   // w2
+    {"linear bf16", WeightFormat::bf16, 384, 5120, false},     // gate
+    {"linear bf16", WeightFormat::bf16, 512, 5120, false},     // compressor
+    {"linear bf16", WeightFormat::bf16, 32, 5120, false},      // index weights
+    {"linear bf16", WeightFormat::bf16, 129280, 5120, false},  // head
+    {"linear f32", WeightFormat::f32, 24, 20480, false},       // hyper-connections
+    {"linear fp8", WeightFormat::fp8, 192, 384, true},         // wq_a; shared w1, w3
+    {"linear fp8", WeightFormat::fp8, 2048, 192, true},        // wq_b
+    {"linear fp8", WeightFormat::fp8, 512, 384, true},         // wkv
+    {"linear fp8", WeightFormat::fp8, 128, 1024, false},       // wo_a
+    {"linear fp8", WeightFormat::fp8, 384, 256, true},         // wo_b
+    {"linear fp8", WeightFormat::fp8, 512, 192, true},         // index query
+    {"linear fp8", WeightFormat::fp8, 384, 192, true},         // shared w2
+    {"linear mxfp4", WeightFormat::mxfp4, 192, 384, true},     // w1, w3
+    {"linear mxfp4", WeightFormat::mxfp4, 384, 192, true},     // w2
+    {"linear bf16", WeightFormat::bf16, 12, 384, false},       // gate
+    {"linear bf16", WeightFormat::bf16, 4096, 384, false},     // head
 };
 
 Benchmark benchmark(BenchArena& arena, const Shape& shape, int64_t rows) {
@@ -59,7 +80,7 @@ Benchmark benchmark(BenchArena& arena, const Shape& shape, int64_t rows) {
 
 void add_linear_benchmarks(BenchArena& arena, Benchmarks& benchmarks) {
   for (const Shape& shape : kShapes) {
-    for (const int64_t rows : {1, 4, 16, 64}) benchmarks.push_back(benchmark(arena, shape, rows));
+    for (const int64_t rows : {1, 4, 16, 64, 256}) benchmarks.push_back(benchmark(arena, shape, rows));
   }
 }
 

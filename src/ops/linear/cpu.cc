@@ -38,6 +38,23 @@ const LinearKernels& best_avx512() {
   return has_matrix_units(Simd::avx512_bf16) ? kernels : kLinearAvx512;
 }
 
+int64_t ceil_div(int64_t n, int64_t by) {
+  return (n + by - 1) / by;
+}
+
+// Rows that each thread is worth giving, where it takes all outputs for them; 0: threads share the outputs. Every
+// thread packs the rows that it takes for the matrix units and decodes the weights that it takes once for kMatrixRows
+// of them.
+int64_t rows_a_thread(const WeightMatrix& weight, int64_t outputs, int64_t rows, int64_t threads) {
+  constexpr int64_t kPacking = 7;  // of a value, in halves of what decoding a weight takes
+  constexpr int64_t kDecoding = 2;
+  const int64_t share = ceil_div(ceil_div(rows, threads), kMatrixGroup) * kMatrixGroup;
+  if (weight.format == WeightFormat::f32 || share >= rows) return 0;
+  const int64_t by_outputs = kPacking * rows + kDecoding * ceil_div(outputs, threads) * ceil_div(rows, kMatrixRows);
+  const int64_t by_rows = kPacking * share + kDecoding * outputs * ceil_div(share, kMatrixRows);
+  return by_rows < by_outputs ? share : 0;
+}
+
 }  // namespace
 
 bool has_matrix_units(Simd simd) {
@@ -110,16 +127,33 @@ void linear(const Device& device, const LinearParams& params) {
   const float** x = scratch<struct LinearRowsTag, const float*>(params.rows);
   for (int64_t r = 0; r < params.rows; ++r) x[r] = prepared + r * width;
 
-  const int64_t grain = output_grain(w, params.outputs, params.rows, device.pool->size());
-  device.pool->parallel_for(params.outputs, grain, [&](int64_t begin, int64_t end) {
-    multiply(*kernels, {.weight = w,
-                        .first = params.first_output + begin,
-                        .count = end - begin,
+  const LinearRange all{.weight = w,
+                        .first = params.first_output,
+                        .count = params.outputs,
                         .x = x,
                         .rows = params.rows,
-                        .y = params.y + begin,
+                        .y = params.y,
                         .y_stride = params.y_stride,
-                        .round = params.activations == Activations::bf16});
+                        .round = params.activations == Activations::bf16};
+  const int64_t grain = output_grain(w, params.outputs, params.rows, device.pool->size());
+  const int64_t share =
+      has_matrix_units(device.simd) ? rows_a_thread(w, params.outputs, params.rows, device.pool->size()) : 0;
+  if (share > 0) {
+    device.pool->parallel_for(params.rows, share, [&](int64_t begin, int64_t end) {
+      LinearRange part = all;
+      part.x += begin;
+      part.rows = end - begin;
+      part.y += begin * params.y_stride;
+      multiply(*kernels, part);
+    });
+    return;
+  }
+  device.pool->parallel_for(params.outputs, grain, [&](int64_t begin, int64_t end) {
+    LinearRange part = all;
+    part.first += begin;
+    part.count = end - begin;
+    part.y += begin;
+    multiply(*kernels, part);
   });
 }
 

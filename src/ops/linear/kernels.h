@@ -32,10 +32,13 @@ struct LinearRange {
   const LinearRange* also = nullptr;
 };
 
-// Rows whose inputs the matrix units take at a time.
-inline constexpr int64_t kMatrixRows = 64;
+// Rows whose inputs the matrix units take at a time, in groups of which all are full where there are several.
+inline constexpr int64_t kMatrixRows = 128;
+inline constexpr int64_t kMatrixGroup = 16;
 inline int64_t workspace_words(int64_t rows, int64_t cols) {
-  return (rows < kMatrixRows ? rows : kMatrixRows) * prepared_cols(cols) / 2;
+  const int64_t most = rows < kMatrixRows ? rows : kMatrixRows;
+  const int64_t packed = rows <= kMatrixGroup ? rows : (most + kMatrixGroup - 1) / kMatrixGroup * kMatrixGroup;
+  return packed * prepared_cols(cols) / 2;
 }
 
 // Products of decoded rows with each other: y[r * y_stride + n] = x row r . w row n, over `cols` columns (a multiple of
