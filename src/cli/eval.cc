@@ -9,8 +9,6 @@
 
 #include "base/device.h"
 #include "base/log.h"
-#include "base/device.h"
-#include "base/log.h"
 #include "base/mapped_file.h"
 #include "cli/command.h"
 #include "cli/eval_tasks.h"
