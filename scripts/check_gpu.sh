@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # On a machine with an H100 or H200: the tests of the CUDA kernels, the memory checkers over all but the longest, and nano
-# on the GPU against nano on the processor. Programs built elsewhere will do:
+# on the GPU against nano on the processor; about two minutes. Programs built elsewhere will do:
 #
-#     scripts/check_gpu.sh [BUILD]          # BUILD: folder with gannet and gannet-gpu-test, default build
+#     scripts/check_gpu.sh [--racecheck] [BUILD]     # BUILD: folder with gannet and gannet-gpu-test, default build
 #
-# The last line is "N passed, N failed". Speed is another matter: gannet-gpu-test --bench, gannet bench --help.
+# --racecheck adds that checker, which takes more than ten minutes and is known to report the ring of weights
+# (docs/gpu.md). The last line is "N passed, N failed". Speed is another matter: gannet-gpu-test --bench, gannet bench --help.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+tools=(memcheck initcheck)
+if [ "${1:-}" = --racecheck ]; then
+  tools+=(racecheck)
+  shift
+fi
 build=${1:-build}
 passed=0
 failed=0
@@ -25,10 +31,8 @@ check() {  # check NAME COMMAND...
 }
 
 check "kernels" "$build/gannet-gpu-test" --gtest_brief=1
-# The checkers are a hundred times slower, so all run at once, each in several processes. racecheck is known to report the
-# ring of weights (docs/gpu.md).
+# The checkers are a hundred times slower, so all run at once, each in several processes.
 long='*Benchmark*:*Repeat*:*LongContexts*:*MoreThanHalfAMillion*:*ReleasedWidths*:*LargeChunk*'
-tools=(memcheck initcheck racecheck)
 shards=6
 inspect() {  # inspect TOOL SHARD
   GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$2 "$sanitizer" --tool "$1" --error-exitcode 1 \

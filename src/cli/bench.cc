@@ -71,7 +71,7 @@ double giga_operations(const Measured& m) {
 
 std::string as_table(const std::vector<Measured>& results, double read, int64_t threads) {
   std::string text = fmt::format(
-      "{}, {} threads. Reading alone: {:.1f} GB/s, the median of calls of 8 MiB.\n"
+      "{}, {} threads. Reading alone: {:.1f} GB/s, the median of calls of 8 MiB a thread.\n"
       "Every call takes other weights out of 1.5 GiB; GB/s counts them once. us, GB/s, read (part of reading alone) "
       "and\n"
       "GFLOP/s are of the median call, best of the fastest; calls that were preempted do not count unless quiet is < "

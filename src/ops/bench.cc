@@ -57,17 +57,18 @@ const uint8_t* BenchArena::next(int64_t bytes) {
 }
 
 double read_bandwidth(const Device& device, BenchArena& arena) {
-  constexpr int64_t kBytes = int64_t{8} << 20;
+  constexpr int64_t kBytesOfAThread = int64_t{8} << 20;  // long beside waking the threads
+  const int64_t bytes = std::min(device.pool->size() * kBytesOfAThread, arena.size() / 4);
   std::atomic<uint64_t> total{0};
   const Benchmark reading{.run = [&](const Device& all) {
-    const auto* words = reinterpret_cast<const uint64_t*>(arena.next(kBytes));
-    all.pool->parallel_for(kBytes / 8, kPage / 8, [&](int64_t begin, int64_t end) {
+    const auto* words = reinterpret_cast<const uint64_t*>(arena.next(bytes));
+    all.pool->parallel_for(bytes / 8, kPage / 8, [&](int64_t begin, int64_t end) {
       total.fetch_add(sum_words(words + begin, end - begin), std::memory_order_relaxed);
     });
   }};
   const double seconds = time_benchmark(reading, device).median;
   GANNET_CHECK(total.load() != 0);
-  return static_cast<double>(kBytes) / seconds;
+  return static_cast<double>(bytes) / seconds;
 }
 
 Benchmarks op_benchmarks(BenchArena& arena) {

@@ -18,6 +18,7 @@ class BenchArena {
 
   // The next part, so that no call finds its weights in a cache; starts anew at the end.
   const uint8_t* next(int64_t bytes);
+  int64_t size() const { return std::ssize(words_) * 8; }  // bytes
 
  private:
   std::vector<uint64_t> words_;
@@ -55,7 +56,7 @@ struct BenchTime {
 };
 BenchTime time_benchmark(const Benchmark& benchmark, const Device& device);
 
-// Bytes a second that all threads together read from the arena when they only add them up, 8 MiB a call.
+// Bytes a second that all threads together read from the arena when they only add them up, 8 MiB a thread and call.
 double read_bandwidth(const Device& device, BenchArena& arena);
 
 }  // namespace gannet::ops
