@@ -12,7 +12,7 @@ import tempfile
 import torch
 
 from . import attention, chains, checkpoint, kernels, quant
-from .config import NANO
+from .config import MINIATURE, NANO
 from .data import open_sums, phrases
 from .data.base import Source
 from .engram import bucket_primes
@@ -25,10 +25,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 def tiny_config() -> dict:
     """nano in miniature: the same layer plan with short vectors."""
-    c = dict(NANO, vocab_size=64, hidden_size=64, head_dim=64, qk_rope_head_dim=32, num_attention_heads=2, q_lora_rank=32,
-             o_lora_rank=32, o_groups=2, sliding_window=16, index_n_heads=2, index_head_dim=32, index_topk=8,
-             candidate_topk_blocks=4, candidate_block_size=8, moe_intermediate_size=32, n_routed_experts=4,
-             num_experts_per_tok=2, engram_vocab_size=40, engram_n_heads=2)
+    c = {**NANO, **MINIATURE, "vocab_size": 64}
     c["engram_compressed_vocab_size"] = c["vocab_size"]
     c["engram_num_embeddings"] = [sum(p) for p in bucket_primes(c)]
     return c

@@ -85,10 +85,13 @@ class Generators:
             "open_me": lambda: self.open_recall.about_me(src, self.open_talk)}
         return makers[family]()
 
-    def draw(self, src: Source, stage: str) -> Item:
+    def family(self, src: Source, stage: str) -> str:
+        """Which family comes next."""
         shares = SHARES[stage]
-        family = src.rng.choices(list(shares), list(shares.values()))[0]
-        return self.make(family, src, LONGEST[stage])
+        return src.rng.choices(list(shares), list(shares.values()))[0]
+
+    def draw(self, src: Source, stage: str) -> Item:
+        return self.make(self.family(src, stage), src, LONGEST[stage])
 
     def english(self) -> list[str]:
         return (self.corpus / "english.txt").read_text().splitlines()
