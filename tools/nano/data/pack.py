@@ -291,7 +291,7 @@ class Feed:
                     if isinstance(message, str):
                         raise DataFailure(message)
                     return message
-            except (EOFError, ConnectionError):
+            except (EOFError, OSError):      # the second in the middle of a batch
                 process.join(5.0)
                 self._replace(worker)
             waited += 1.0
