@@ -142,7 +142,7 @@ def look_at_tokens(item: Item, encoder: Encoder, kind: Kind, found: Found) -> No
         found.too_long[kind.name] += 1
 
 
-def check(corpus: str, tokenizer: str, draws: int = 20000, seed: int = 1, only: list[str] = ["*"]) -> None:
+def check_generators(corpus: str, tokenizer: str, draws: int = 20000, seed: int = 1, only: list[str] = ["*"]) -> None:
     """Raises with the first faults."""
     found = fuzz(corpus, tokenizer, draws, seed, only)
     assert not found.faults, f"{len(found.faults)} faults in {found.drawn} draws, for example {found.faults[0]}"

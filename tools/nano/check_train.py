@@ -118,7 +118,7 @@ class Checks:
         shutil.copytree(self.corpus, broken)
         words = json.loads((broken / "words.json").read_text())
         (broken / "words.json").write_text(json.dumps({**words, "nouns": []}))
-        t = self.start(corpus=str(broken))
+        t = self.start("--length", "0", "--tokens", "16384", corpus=str(broken))
         assert t.ended(60) != 0 and "items cannot be made" in t.said()
         status = t.status()
         assert status["state"] == "failed" and "items cannot be made" in status["error"], status
