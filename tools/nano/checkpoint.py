@@ -1,8 +1,10 @@
 """Reading and writing checkpoints in the released format."""
 from __future__ import annotations
 
+import copy
 import json
 import pathlib
+from dataclasses import replace
 
 import torch
 from safetensors import safe_open
@@ -108,6 +110,14 @@ def encode(named: dict[str, tuple[str, Tensor]]) -> dict[str, Tensor]:
         if name.endswith("gate.bias"):
             out[name + "_vl"] = t.clone()  # the router's bias on image tokens, which nano never sees
     return out
+
+
+def frozen(params: Params) -> Params:
+    """The masters as they are now, on the CPU: enough to save them while the training goes on."""
+    kept = copy.copy(params)
+    kept.groups = {name: replace(g, master=g.master.detach().to("cpu", copy=True), work=None, grad=None, leaves=None)
+                   for name, g in params.groups.items()}
+    return kept
 
 
 def save(params: Params, directory: str | pathlib.Path, tokenizer_json: str | pathlib.Path, shards: int = 4) -> None:

@@ -26,6 +26,14 @@ NANO: dict = dict(
 )
 
 
+# The same layer plan with short vectors, for tests.
+MINIATURE: dict = dict(
+    hidden_size=64, head_dim=64, qk_rope_head_dim=32, num_attention_heads=2, q_lora_rank=32, o_lora_rank=32, o_groups=2,
+    sliding_window=16, index_n_heads=2, index_head_dim=32, index_topk=8, candidate_topk_blocks=4, candidate_block_size=8,
+    moe_intermediate_size=32, n_routed_experts=4, num_experts_per_tok=2, engram_vocab_size=40, engram_n_heads=2,
+)
+
+
 @dataclass(frozen=True)
 class Layer:
     """The role of one layer; None where it has no such part."""

@@ -22,7 +22,7 @@ import torch
 
 from .check_reference import load_model
 from .data.mix import Generators, held_out_sets
-from .data.pack import english_rows, held_out_rows
+from .data.pack import english_rows, follow_parent, held_out_rows
 from .model import Batch, Mode, Model
 
 TOKENS = 65536
@@ -137,7 +137,7 @@ def build_sets(corpus: str, tokenizer: str, items: int, seed: int = 4711, names:
     def wanted(name: str, usual: int) -> int:
         matches = not names or any(fnmatch.fnmatchcase(name, pattern) for pattern in names)
         return row_length(usual, lengths) if matches else 0
-    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"), initializer=follow_parent) as pool:
         for i, (name, (usual, *_)) in enumerate(held_out_sets(Generators(corpus)).items()):
             if size := wanted(name, usual):
                 count = items if usual <= 1024 else max(32, items // 2)

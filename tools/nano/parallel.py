@@ -3,11 +3,13 @@ averaged. Masters and optimiser state are the same everywhere."""
 from __future__ import annotations
 
 import datetime
+import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import torch
@@ -17,6 +19,8 @@ from torch import Tensor
 from .params import Params
 
 PATIENCE = datetime.timedelta(hours=2)  # the others wait while the leader evaluates
+GRACE = 25.0    # seconds in which a process that ends has to write what it has
+GOES_ON, STOPS, FAILS = range(3)
 # NVLink multicast can put the GPUs of a shared host out of service.
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 
@@ -43,6 +47,14 @@ class Team:
         dist.broadcast(shared, 0)
         return float(shared)
 
+    def ending(self, mine: int) -> int:
+        """The most serious of what the members say: GOES_ON, STOPS or FAILS. All of them leave a run at the same step."""
+        if self.world == 1:
+            return mine
+        shared = torch.tensor(mine)
+        dist.all_reduce(shared, dist.ReduceOp.MAX)
+        return int(shared)
+
     def sum(self, t: Tensor) -> Tensor:
         """In place."""
         if self.world > 1:
@@ -67,27 +79,74 @@ class Team:
             self.world = 1
 
 
+class Requests:
+    """Whether this process was asked to stop: by a signal, or because the one that started it has ended."""
+
+    def __init__(self):
+        self.parent, self.signalled = os.getppid(), False
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, self._note)
+
+    def _note(self, *_) -> None:
+        self.signalled = True
+
+    def made(self) -> bool:
+        return self.signalled or os.getppid() != self.parent
+
+    @staticmethod
+    def over() -> None:
+        """From now on a signal ends the process at once."""
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, signal.SIG_DFL)
+
+
+def end_soon() -> None:
+    """Ends this process after the time of grace, even if it hangs in a GPU or in a peer that is gone."""
+    timer = threading.Timer(GRACE - 5, os._exit, [1])
+    timer.daemon = True
+    timer.start()
+
+
+def leave(status: int) -> None:
+    """Ends this process and its children without waiting for any of them."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for child in multiprocessing.active_children():
+        child.kill()
+    os._exit(status)
+
+
 def launched() -> bool:
     return "RANK" in os.environ
 
 
 def launch(module: str, count: int) -> int:
-    """Runs this command once for each of `count` GPUs; when one process fails, ends the others. Returns an exit status."""
+    """Runs this command once for each of `count` GPUs. When one process fails, or this one is asked to stop, the others
+    are, and are ended after the time of grace. Returns an exit status."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     shared = {**os.environ, **NO_MULTICAST, "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     shared.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    requests = Requests()
     members = [subprocess.Popen([sys.executable, "-m", module, *sys.argv[1:]],
                                 env={**shared, "RANK": str(i), "LOCAL_RANK": str(i)}) for i in range(count)]
-    try:
-        while any(m.poll() is None for m in members):
-            if any(m.returncode for m in members):
-                return 1
-            time.sleep(0.5)
-        return max(abs(m.returncode) for m in members)
-    finally:
-        for m in members:
-            if m.poll() is None:
-                m.terminate()
+    while any(m.poll() is None for m in members):
+        if requests.made() or any(m.returncode for m in members):
+            stop(members)
+        time.sleep(0.2)
+    return max(abs(m.returncode) for m in members)
+
+
+def stop(members: list[subprocess.Popen]) -> None:
+    """Asks them to stop, and ends those that do not."""
+    for m in members:
+        if m.poll() is None:
+            m.terminate()
+    until = time.time() + GRACE
+    while any(m.poll() is None for m in members) and time.time() < until:
+        time.sleep(0.2)
+    for m in members:
+        if m.poll() is None:
+            m.kill()
+            m.wait()

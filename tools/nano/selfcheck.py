@@ -1,20 +1,25 @@
 """Quick checks of the trainer's own parts; no framework, no files needed.
 
     python -m nano.selfcheck            # number formats, kernels' plain twins, export round trip; seconds on a CPU
+    python -m nano.selfcheck --corpus DIR --tokenizer FILE      # and 20,000 items of all generators
 
 On a machine with a GPU the Triton kernels and the compiled chains are compared with their plain twins as well.
 """
 from __future__ import annotations
 
+import argparse
+import contextlib
 import fractions
+import functools
+import io
 import tempfile
 
 import torch
 
-from . import attention, chains, checkpoint, kernels, quant
-from .config import NANO
-from .data import open_sums, phrases
-from .data.base import Source
+from . import attention, chains, check_data, checkpoint, kernels, quant
+from .config import MINIATURE, NANO
+from .data import open_sums, pack, phrases
+from .data.base import Item, Source
 from .engram import bucket_primes
 from .kernels import visible_mask, window_mask
 from .model import Batch, Mode, Model
@@ -25,10 +30,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 def tiny_config() -> dict:
     """nano in miniature: the same layer plan with short vectors."""
-    c = dict(NANO, vocab_size=64, hidden_size=64, head_dim=64, qk_rope_head_dim=32, num_attention_heads=2, q_lora_rank=32,
-             o_lora_rank=32, o_groups=2, sliding_window=16, index_n_heads=2, index_head_dim=32, index_topk=8,
-             candidate_topk_blocks=4, candidate_block_size=8, moe_intermediate_size=32, n_routed_experts=4,
-             num_experts_per_tok=2, engram_vocab_size=40, engram_n_heads=2)
+    c = {**NANO, **MINIATURE, "vocab_size": 64}
     c["engram_compressed_vocab_size"] = c["vocab_size"]
     c["engram_num_embeddings"] = [sum(p) for p in bucket_primes(c)]
     return c
@@ -137,6 +139,41 @@ def check_phrases() -> None:
         assert len(values) == 1, (op, a, b)
 
 
+class Failing:
+    """Generators of which one item in `every` cannot be made."""
+
+    def __init__(self, every: int):
+        self.every, self.count = every, 0
+
+    def family(self, src: Source, mix: str) -> str:
+        return "sum"
+
+    def make(self, family: str, src: Source, longest: int) -> Item:
+        self.count += 1
+        if self.count % self.every == 0:
+            raise IndexError("list index out of range")
+        return Item("sum", [], effort=self.count)
+
+
+def check_faults() -> None:
+    """An item that cannot be made is left out; too many of them are an error."""
+    kept, pack.encode = pack.encode, lambda item, encoder: item.effort
+    try:
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            drawing = pack.Drawing(Failing(30000), None)
+            assert [drawing.next(Source(1), "open", "batch 1") for _ in range(59000)][-1] == 59001 and drawing.failed == 1
+            try:
+                drawing = pack.Drawing(Failing(2), None)
+                for _ in range(100):
+                    drawing.next(Source(1), "open", "batch 1")
+                assert False, "faults without end"
+            except pack.TooManyFaults as e:
+                assert drawing.failed == 11 and "sum, batch 1" in str(e)
+        assert "an item is left out (1 of 30000): sum, batch 1: IndexError" in said.getvalue()
+    finally:
+        pack.encode = kept
+
+
 def divided(text: str) -> fractions.Fraction:
     a, b = text.split(" / ")
     return fractions.Fraction(int(a), int(b))
@@ -175,8 +212,14 @@ def check_gpu() -> None:
 
 
 def main() -> None:
-    checks = [check_formats, check_attention_gradient, check_spans, check_round_trip, check_phrases]
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--corpus")
+    p.add_argument("--tokenizer")
+    a = p.parse_args()
+    checks = [check_formats, check_attention_gradient, check_spans, check_round_trip, check_phrases, check_faults]
     checks += [check_gpu] if DEVICE == "cuda" else []
+    if a.corpus:
+        checks.append(functools.update_wrapper(functools.partial(check_data.check_generators, a.corpus, a.tokenizer), check_data.check_generators))
     for check in checks:
         check()
         print(f"{check.__name__}: fine", flush=True)

@@ -15,8 +15,12 @@ tokens instead, so that runs can be compared whatever else the machine does.
 With --gpus N (or under torchrun) each GPU trains batches of its own and gradients are averaged: a step is N times as many
 tokens. The first process alone keeps the clock, writes and evaluates.
 
-OUT receives log.jsonl, the newest checkpoint (OUT/model) and, with --save-state, OUT/state.pt with everything needed to
-resume: masters, optimiser state and the number of the next batch (batches are functions of seed and number).
+OUT receives log.jsonl, status.json (how the run stands, rewritten with each line of the log), the newest checkpoint
+(OUT/model) and, with --save-state, OUT/state.pt with everything needed to resume: masters, optimiser state and the number
+of the next batch (batches are functions of seed and number).
+
+SIGTERM, SIGINT or a file OUT/stop end a run after the step at hand, with a checkpoint; the exit status is 0. A failure in
+any process ends all of them within half a minute, with a checkpoint where that is still possible; the exit status is 1.
 """
 from __future__ import annotations
 
@@ -27,20 +31,21 @@ import os
 import pathlib
 import shutil
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import torch
 
 from . import checkpoint, dense, parallel
-from .config import NANO
+from .config import MINIATURE, NANO
 from .data.pack import Feed, Share, Stage
 from .engram import bucket_primes, compressed_token_map
 from .evaluate import build_sets, evaluate, graded, table, to_batch
 from .generate import samples
 from .model import Mode, Model
 from .optim import Optimizer
-from .parallel import Team
+from .parallel import FAILS, GOES_ON, STOPS, Requests, Team
 from .params import Params
 from .tokenizer import Encoder
 
@@ -71,10 +76,10 @@ WATCHED = ["chat, known intents in new wordings", "knowledge", "sums", "two-step
            "tools, new tools and wordings", "JSON", "recall at *", "open: *"]
 
 
-def configuration(tokenizer: str, engram: bool = True, window_only: bool = False) -> tuple[dict, list[int]]:
+def configuration(tokenizer: str, engram: bool = True, window_only: bool = False, tiny: bool = False) -> tuple[dict, list[int]]:
     """nano's text_config completed by what the tokenizer decides, and the compressed token map. Without Engram, or with
-    layers that read nothing but their window, for ablations."""
-    c = dict(NANO)
+    layers that read nothing but their window, for ablations; in miniature for tests."""
+    c = {**NANO, **MINIATURE} if tiny else dict(NANO)
     if not engram:
         c["engram_layer_ids"] = []
     if window_only:
@@ -100,6 +105,9 @@ class Run:
     def __init__(self, a: argparse.Namespace):
         self.a, self.out, self.team = a, pathlib.Path(a.out), Team(a.device)
         self.out.mkdir(parents=True, exist_ok=True)
+        self.requests, self.failure = Requests(), None
+        if self.team.leader:
+            (self.out / "stop").unlink(missing_ok=True)
         self.phases = chosen_phases(a)
         self.build()
         self.optimizer = Optimizer(self.params)
@@ -112,12 +120,13 @@ class Run:
                          Share(self.team.rank, self.team.world))
         self.log_file = (self.out / "log.jsonl").open("a") if self.team.leader else None
         self.beside, self.final = ThreadPoolExecutor(2), None  # held-out sets are made while the run goes on
+        self.writer, self.written = ThreadPoolExecutor(1), None  # so are checkpoints
         self.prepare()
 
     def build(self) -> None:
         """Parameters and model."""
         a, dtype = self.a, torch.bfloat16 if self.a.device == "cuda" else torch.float32
-        c, mapping = configuration(a.tokenizer, a.engram, a.window_only)
+        c, mapping = configuration(a.tokenizer, a.engram, a.window_only, a.tiny)
         if a.dense:
             self.params = Params(c, a.device, dtype, a.seed, dense.groups_for(c["vocab_size"]))
             self.model = dense.DenseModel(self.params)
@@ -156,22 +165,52 @@ class Run:
         print(line, flush=True)
         self.log_file.write(line + "\n")
         self.log_file.flush()
+        self.status("running")
 
-    def export(self) -> None:
-        """Writes the checkpoint beside the last one, then swaps, so that there is always a whole one."""
-        if self.a.dense:  # has no released format
+    def status(self, state: str, error: str = "") -> None:
+        """Rewrites status.json. state: running, evaluating, finished, stopped or failed."""
+        if not self.team.leader:
             return
-        fresh, place = self.out / "model.new", self.out / "model"
-        shutil.rmtree(fresh, ignore_errors=True)
-        checkpoint.save(self.params, fresh, self.a.tokenizer)
-        shutil.rmtree(place, ignore_errors=True)
-        fresh.rename(place)
+        write_status(self.out, state=state, error=error, step=self.step, mtokens=round(self.tokens / 1e6, 2),
+                     seconds=round(self.elapsed, 1), phase=self.phases[self.phase].stage.name)
 
-    def save(self) -> None:
-        state = {"masters": {g.name: g.master for g in self.params.groups.values()}, "optimizer": self.optimizer.state(),
-                 "step": self.step, "tokens": self.tokens, "elapsed": self.elapsed, "phase": self.phase}
-        torch.save(state, self.out / "state.new")
-        (self.out / "state.new").rename(self.out / "state.pt")
+    def keep(self) -> None:
+        """Begins to write a checkpoint, of the weights as they are now, unless the last one is still being written."""
+        if self.written and not self.written.done():
+            return
+        if self.written:
+            self.written.result()
+        self.written = self.writer.submit(self.write, checkpoint.frozen(self.params), self.state() if self.a.save_state else None)
+
+    def keep_now(self) -> None:
+        """Returns when the checkpoint is written."""
+        if self.written:
+            self.written.exception()  # the one before
+        self.written = None
+        self.keep()
+        self.written.result()
+
+    def write(self, params: Params, state: dict | None) -> None:
+        """Writes beside the last checkpoint, then swaps, so that there is always a whole one."""
+        fresh, place, old = self.out / "model.new", self.out / "model", self.out / "model.old"
+        if not self.a.dense:  # which has no released format
+            shutil.rmtree(fresh, ignore_errors=True)
+            checkpoint.save(params, fresh, self.a.tokenizer)
+            shutil.rmtree(old, ignore_errors=True)
+            if place.exists():
+                place.rename(old)
+            fresh.rename(place)
+            shutil.rmtree(old, ignore_errors=True)
+        if state:
+            torch.save({**state, "masters": {g.name: g.master for g in params.groups.values()}}, self.out / "state.new")
+            (self.out / "state.new").rename(self.out / "state.pt")
+
+    def state(self) -> dict:
+        """What a resumed run needs beside the masters, on the CPU."""
+        def kept(x):
+            return {k: kept(v) for k, v in x.items()} if isinstance(x, dict) else x.to("cpu", copy=True) if torch.is_tensor(x) else x
+        return {"optimizer": kept(self.optimizer.state()), "step": self.step, "tokens": self.tokens, "elapsed": self.elapsed,
+                "phase": self.phase}
 
     def restore(self, file: str) -> None:
         state = torch.load(file, map_location=self.a.device)
@@ -180,11 +219,6 @@ class Run:
         self.optimizer.restore(state["optimizer"])
         self.step, self.tokens = state["step"], state["tokens"]
         self.elapsed, self.phase = state["elapsed"], state["phase"]
-
-    def keep(self) -> None:
-        self.export()
-        if self.a.save_state:
-            self.save()
 
     def prepare(self) -> None:
         """Begins to make the held-out sets that the phase needs."""
@@ -202,9 +236,23 @@ class Run:
 
     # ---- training ---------------------------------------------------------------------------------------------------
 
-    def one_step(self, p: Phase) -> torch.Tensor:
+    def fetch(self) -> dict | None:
+        """The next batch, if all members have one and none is to stop; else None. Raises if one of them fails."""
+        part, mine = None, GOES_ON
+        try:
+            part = self.feed.next()
+        except Exception as e:
+            self.failure, mine = e, FAILS
+        if mine == GOES_ON and (self.requests.made() or self.team.leader and (self.out / "stop").exists()):
+            mine = STOPS
+        ending = self.team.ending(mine)
+        if ending == FAILS:
+            raise self.failure or RuntimeError("another process of this run has failed")
+        return part if ending == GOES_ON else None
+
+    def one_step(self, part: dict, p: Phase) -> torch.Tensor:
         """Returns both losses and the load of each expert in each layer, over all GPUs."""
-        team, batch = self.team, to_batch(self.feed.next(), self.params.device)
+        team, batch = self.team, to_batch(part, self.params.device)
         self.params.zero_grad()
         loss, out = self.model.loss(batch, p.mode, team.mean(batch.weight.sum()))
         (loss + out.index_loss if self.a.index_loss else loss).backward()
@@ -221,6 +269,8 @@ class Run:
         return seen
 
     def next_phase(self) -> None:
+        if self.team.leader:
+            self.keep()  # the first step of a phase may have to be compiled
         self.phase += 1
         self.feed.switch(self.phase)
         self.params.refresh(self.phases[self.phase].quantise)
@@ -234,15 +284,22 @@ class Run:
                  tokens_per_second=round(steps * self.a.tokens * self.team.world / seconds), load_max=round(max(load), 3),
                  load_min=round(min(load), 3), queue=self.feed.waiting())
 
-    def run(self) -> None:
+    def train(self) -> bool:
+        """To the end, or until asked to stop. Returns whether it is the end."""
         a, totals, counted = self.a, 0, 0
         due = {self.watch: [self.elapsed + a.watch_every, a.watch_every],
                self.keep: [self.elapsed + a.export_every, a.export_every]}
         self.params.refresh(self.phases[self.phase].quantise)
         first_in_phase, reported = True, time.time()
         while self.progress() < 1 and not (a.steps and self.step >= a.steps):
+            if self.phase_over():
+                self.next_phase()
+                first_in_phase = True
             started = time.time()
-            totals, counted = totals + self.one_step(self.phases[self.phase]), counted + 1
+            part = self.fetch()
+            if part is None:
+                return False
+            totals, counted = totals + self.one_step(part, self.phases[self.phase]), counted + 1
             if first_in_phase:
                 self.sync()
                 self.log(compile=round(time.time() - started, 1), memory=self.memory())
@@ -259,15 +316,26 @@ class Run:
                     self.elapsed += time.time() - started
                     totals, counted, reported = 0, 0, time.time()
             self.elapsed = self.team.agree(self.elapsed)
-            if self.phase_over():
-                self.next_phase()
-                first_in_phase = True
+        return True
+
+    def close(self, whole: bool) -> None:
+        """After the last step. whole: it is the end of the run, not a request to stop."""
         self.sync()
         self.feed.close()
         self.team.close()
         if self.team.leader:
-            self.keep()
-            self.log(finished=True, memory=self.memory())
+            self.keep_now()
+            self.log(finished=whole, memory=self.memory())
+            self.status("evaluating" if whole and self.a.final_items else "finished" if whole else "stopped")
+        self.requests.over()
+
+    def fail(self, e: BaseException) -> None:
+        """Reports, and writes what there is; the weights are those of the last whole step."""
+        parallel.end_soon()
+        traceback.print_exception(e)
+        self.status("failed", f"{type(e).__name__}: {e}")
+        if self.team.leader and self.step:
+            self.keep_now()
 
     def finish(self) -> None:
         """The numbers that are reported: of the file, read back, if the last phase trained what the file holds."""
@@ -283,6 +351,7 @@ class Run:
             text = samples(self.model, Encoder(a.tokenizer), mode=p.mode)
             (self.out / "samples.txt").write_text(text + "\n")
             print(text, flush=True)
+        self.status("finished")
 
     def sync(self) -> None:
         if self.a.device == "cuda":
@@ -311,7 +380,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--init-from", help="checkpoint directory to start from")
     p.add_argument("--resume", help="state.pt of an interrupted run")
     p.add_argument("--save-state", action="store_true")
-    p.add_argument("--export-every", type=float, default=240)
+    p.add_argument("--export-every", type=float, default=60, help="seconds; written while the training goes on")
     p.add_argument("--watch-every", type=float, default=90)
     p.add_argument("--watch-items", type=int, default=128)
     p.add_argument("--log-every", type=int, default=25)
@@ -320,6 +389,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--window-only", action="store_true", help="layers read their window, no global entries")
     p.add_argument("--no-index-loss", dest="index_loss", action="store_false", help="the indexer keeps its random weights")
     p.add_argument("--dense", action="store_true", help="a plain Transformer with as many active parameters instead")
+    p.add_argument("--tiny", action="store_true", help="nano in miniature, for tests")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     a = p.parse_args()
     if not a.seconds and not a.stop_tokens:
@@ -327,17 +397,44 @@ def arguments() -> argparse.Namespace:
     return a
 
 
+def write_status(out: pathlib.Path, **fields) -> None:
+    """OUT/status.json, replaced as a whole."""
+    fresh = out / "status.new"
+    fresh.write_text(json.dumps({**fields, "written": round(time.time(), 1)}) + "\n")
+    fresh.rename(out / "status.json")
+
+
+def launch(a: argparse.Namespace) -> int:
+    """Runs one process for each GPU. A first process that was killed leaves its last status to this one."""
+    status, out = parallel.launch("nano.train", a.gpus), pathlib.Path(a.out)
+    if status:
+        file = out / "status.json"
+        last = json.loads(file.read_text()) if file.exists() else {}
+        if last.get("state") != "failed":
+            out.mkdir(parents=True, exist_ok=True)
+            write_status(out, **{**last, "state": "failed", "error": f"a process has ended with status {status}"})
+    return status
+
+
 def main() -> None:
     a = arguments()
     if a.gpus > 1 and not parallel.launched():
-        raise SystemExit(parallel.launch("nano.train", a.gpus))
+        raise SystemExit(launch(a))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     torch._dynamo.config.recompile_limit = 64
     torch.manual_seed(a.seed)
     run = Run(a)
-    run.run()
-    if a.final_items and run.team.leader:
-        run.finish()
+    try:
+        whole = run.train()
+        run.close(whole)
+        if whole and a.final_items and run.team.leader:
+            run.finish()
+    except BaseException as e:
+        try:
+            run.fail(e)
+        finally:
+            parallel.leave(1)
+    parallel.leave(0)
 
 
 if __name__ == "__main__":

@@ -27,18 +27,17 @@ SHARES = {
     # continues a trained model: less recall, which it has, more calls
     "more": {"chat": 0.20, "knowledge": 0.11, "sum": 0.11, "problem": 0.20, "story": 0.02, "passage": 0.06, "recall": 0.06,
              "about_me": 0.02, "tool": 0.09, "single_call": 0.08, "json": 0.05},
-    # open vocabulary and composed wordings, the earlier generators for the usual cases
     # open vocabulary and composed wordings; the earlier generators for the usual cases
-    "open": {"open_chat": 0.20, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.06, "open_sum": 0.10, "open_problem": 0.165, "problem": 0.03,
-             "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.045, "open_me": 0.02, "open_tool": 0.055, "usual_tool": 0.015,
-             "single_call": 0.02, "open_json": 0.10, "json": 0.01},
+    "open": {"open_chat": 0.185, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.15, "problem": 0.03,
+             "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.045, "open_me": 0.02, "open_tool": 0.055, "usual_tool": 0.025,
+             "single_call": 0.025, "open_json": 0.10, "json": 0.01},
     # the same in rows of 8,192 and 16,384 tokens, with recall over nearly all of them
-    "wide": {"open_chat": 0.20, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.06, "open_sum": 0.10, "open_problem": 0.16, "problem": 0.03,
+    "wide": {"open_chat": 0.185, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.145, "problem": 0.03,
              "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.03, "far_recall": 0.02, "open_me": 0.02, "open_tool": 0.055,
-             "usual_tool": 0.015, "single_call": 0.02, "open_json": 0.10, "json": 0.01},
-    "far": {"open_chat": 0.20, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.06, "open_sum": 0.10, "open_problem": 0.165, "problem": 0.03,
+             "usual_tool": 0.025, "single_call": 0.025, "open_json": 0.10, "json": 0.01},
+    "far": {"open_chat": 0.185, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.15, "problem": 0.03,
             "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.02, "far_recall": 0.025, "open_me": 0.02, "open_tool": 0.055,
-            "usual_tool": 0.015, "single_call": 0.02, "open_json": 0.10, "json": 0.01},
+            "usual_tool": 0.025, "single_call": 0.025, "open_json": 0.10, "json": 0.01},
 }
 # tokens of the longest documents in recall; "far_recall" has at least a quarter of it
 LONGEST = {"short": 850, "long": 3700, "more": 3700, "open": 3700, "wide": 7500, "far": 15800}
@@ -85,10 +84,13 @@ class Generators:
             "open_me": lambda: self.open_recall.about_me(src, self.open_talk)}
         return makers[family]()
 
-    def draw(self, src: Source, stage: str) -> Item:
+    def family(self, src: Source, stage: str) -> str:
+        """Which family comes next."""
         shares = SHARES[stage]
-        family = src.rng.choices(list(shares), list(shares.values()))[0]
-        return self.make(family, src, LONGEST[stage])
+        return src.rng.choices(list(shares), list(shares.values()))[0]
+
+    def draw(self, src: Source, stage: str) -> Item:
+        return self.make(self.family(src, stage), src, LONGEST[stage])
 
     def english(self) -> list[str]:
         return (self.corpus / "english.txt").read_text().splitlines()

@@ -78,9 +78,10 @@ class OpenCopy:
 
     def _where(self, src: Source) -> Turn:
         w = self.words(src)
+        while len(w) < 2:
+            w = self.words(src)
         i = src.number(0, len(w) - 1)
         before = src.chance(0.5) and i > 0 or i == len(w) - 1
-        i = max(i, 1) if before else i
         other, word = ("before", w[i - 1]) if before else ("after", w[i + 1])
         ask = spoken(src, "[What|Which word|Which entry] [comes|stands|is] {o} {x} in: {t}[?|]").format(o=other, x=w[i], t=", ".join(w))
         return Turn(ask, f"The entry {other} {w[i]} is {word}.", f"The list is: {', '.join(w)}.")

@@ -112,7 +112,7 @@ def shown(src: Source, v: object, plain: bool = False) -> str:
     if isinstance(v, dict):
         return W.listing([f"{k.replace('_', ' ')} {shown(src, x)}" for k, x in v.items()])
     text = str(v)
-    if isinstance(v, str) and not plain and (" " in text and src.chance(0.75) or src.chance(0.15)):
+    if isinstance(v, str) and not plain and (" " in text and src.chance(0.4) or src.chance(0.12)):
         mark = "'" if src.chance(0.2) and "'" not in text else '"'
         return f"{mark}{text}{mark}"
     return text

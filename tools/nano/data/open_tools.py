@@ -13,7 +13,7 @@ from . import words as W
 from .base import Item, Source, assistant, dress, held_out, user
 from .open_parameters import LISTED, STATED, Parameters, Slot, cased, shown
 from .phrases import apart, known, patterns, spoken, tidy
-from .toolcalls import DESCRIPTIONS, OTHER_REQUESTS, REQUESTS, THINGS, VERBS, call_reasoning, phrase
+from .toolcalls import ACTIONS, DESCRIPTIONS, OTHER_REQUESTS, REQUESTS, THINGS, VERBS, call_reasoning, phrase
 from .vocabulary import Vocabulary
 
 PATTERNS = patterns("tools")
@@ -141,6 +141,9 @@ ASIDES = ["[I am in a hurry|It is for my [sister|brother|boss|neighbour|teacher]
 LINKS = ["Then", "Also", "And", "After that,", "Besides,", "Next,", "In addition,"]
 MODULES = "api app srv tools home core sys my ext user web data".split()
 FORBIDDEN_ASKS = apart("tool-request", REQUESTS) | apart("tool-other", OTHER_REQUESTS) | {"we have to _ __ _", "i would like to _ __ _"}
+# everyday actions, with other ways to ask for them
+EVERYDAY = {(verb, thing): others for head, *others in (line.split("|") for line in ACTIONS) for verb, thing in [head.split("/")]
+            if not held_out(f"action|{head}", 0.12)}
 FORBIDDEN_DESCRIPTIONS = apart("tool-description", DESCRIPTIONS)
 
 
@@ -171,9 +174,13 @@ class OpenTools:
     def action(self, src: Source) -> tuple[str, str]:
         """Verb and thing of a tool, usual or from the open vocabulary."""
         v = self.vocabulary
+        if src.chance(0.12):
+            return src.pick(list(EVERYDAY))
         while True:
             verb = src.pick(VERBS) if src.chance(0.5) else src.pick(v.verbs)
-            thing = src.pick(THINGS) if src.chance(0.3) else v.thing(src)
+            thing = src.pick(THINGS) if src.chance(0.35) else v.thing(src)
+            if src.chance(0.12):
+                thing = f"{src.pick(THINGS)} {src.pick(THINGS)}"
             if src.chance(0.06):
                 verb = v.pseudo(src, 2)
             if not held_out(f"action|{verb}/{thing}", 0.12):
@@ -209,7 +216,7 @@ class OpenTools:
         """Tools of one make: names in one style, or names that say nothing."""
         v = self.vocabulary
         style, key_style = src.number(0, 8), src.pick([0, 0, 0, 0, 1, 1, 2, 3])
-        opaque, usual = src.chance(0.22), src.pick([0.0, 0.3, 0.5, 0.8])
+        opaque, usual = src.chance(0.2), src.pick([0.0, 0.3, 0.6, 0.8, 1.0])
         actions = [self.action(src)]
         while len(actions) < n:
             new = self.near(src, *src.pick(actions)) if src.chance(0.45) else self.action(src)
@@ -237,6 +244,8 @@ class OpenTools:
     def alike(new: tuple[str, str], actions: list[tuple[str, str]]) -> bool:
         """The same thing, or a word for it, with a verb of the same meaning."""
         for verb, thing in actions:
+            if set(EVERYDAY.get((verb, thing), [])) & set(EVERYDAY.get(new, [])):
+                return True
             same = thing == new[1] or thing in THING_SYNONYMS.get(new[1], "").split(", ") or new[1] in THING_SYNONYMS.get(thing, "").split(", ")
             if same and (verb == new[0] or new[0] in SYNONYMS.get(verb, "") or verb in SYNONYMS.get(new[0], "")):
                 return True
@@ -263,6 +272,9 @@ class OpenTools:
                 verb = src.pick(SYNONYMS[verb].split(", "))
             thing = src.pick(THING_SYNONYMS[tool.thing].split(", ")) if tool.thing in THING_SYNONYMS and src.chance(0.3) else tool.thing
             determiner = src.pick(["", "", "", "the ", "an " if thing[0] in "aeiou" else "a ", "this ", "my ", "our "])
+            if (tool.verb, tool.thing) in EVERYDAY and src.chance(0.4):
+                verb, _, thing = src.pick(EVERYDAY[tool.verb, tool.thing]).partition(" ")
+                determiner = ""
             form = known(src, ASKING, FORBIDDEN_ASKS)
             text = W.capital(form.format(v=verb, V=W.capital(verb), d=determiner, o=thing, p=said)) if src.chance(0.95) else \
                 form.format(v=verb, V=verb, d=determiner, o=thing, p=said)

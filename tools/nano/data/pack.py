@@ -3,14 +3,19 @@ from __future__ import annotations
 
 import multiprocessing as mp
 import os
-import queue
+import signal
+import sys
+import threading
+import time
+import traceback
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
 import numpy as np
 
 from ..tokenizer import Encoder
 from .base import Item, Source
-from .mix import Generators, held_out_sets, render
+from .mix import LONGEST, Generators, held_out_sets, render
 
 ALIGN = 8       # compressor pairs and candidate blocks start with the conversation
 WINDOW = 128
@@ -110,14 +115,53 @@ def stacked(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {k: np.stack([p[k] for p in parts]) for k in parts[0]}
 
 
+class TooManyFaults(RuntimeError):
+    """Generators fail more often than a run may overlook."""
+
+
+def _too_long(*_) -> None:
+    raise TimeoutError(f"no item within {Drawing.LIMIT} s")
+
+
+class Drawing:
+    """Encoded conversations, one after the other. One that cannot be made is reported and left out; what a source gives
+    stays a function of its seed."""
+
+    LIMIT = 60              # seconds for one item
+    ALLOWED = 1e-4          # of the items
+    ALWAYS = 10             # faults that are too few to tell a share
+
+    def __init__(self, g: Generators, encoder: Encoder):
+        self.g, self.encoder, self.drawn, self.failed = g, encoder, 0, 0
+        signal.signal(signal.SIGALRM, _too_long)
+
+    def next(self, src: Source, mix: str, where: str) -> Sequence:
+        """`where` says which batch it is for."""
+        while True:
+            family = self.g.family(src, mix)
+            self.drawn += 1
+            signal.alarm(self.LIMIT)
+            try:
+                return encode(self.g.make(family, src, LONGEST[mix]), self.encoder)
+            except Exception as e:
+                self._failed(f"{family}, {where}: {e!r}")
+            finally:
+                signal.alarm(0)
+
+    def _failed(self, what: str) -> None:
+        self.failed += 1
+        print(f"an item is left out ({self.failed} of {self.drawn}): {what}\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        if self.failed > max(self.ALWAYS, self.ALLOWED * self.drawn):
+            raise TooManyFaults(f"{self.failed} of {self.drawn} items cannot be made; the last: {what}")
+
+
 MOST_WAITING = 4    # conversations that a row has no room for, before it is closed
 
 
-def make_batch(g: Generators, encoder: Encoder, english: np.ndarray, stage: Stage, seed: int, number: int,
-               tokens: int) -> dict[str, np.ndarray]:
+def make_batch(drawing: Drawing, english: np.ndarray, stage: Stage, seed: int, number: int, tokens: int) -> dict[str, np.ndarray]:
     """Batch `number` of a stage: a function of its arguments alone, so that a run can be resumed at any step."""
     rng, src = np.random.default_rng([seed, number]), Source(seed * 1_000_003 + number)
-    packer, done = Packer(stage.length, english, rng, stage.replay), []
+    packer, done, count = Packer(stage.length, english, rng, stage.replay), [], 0
     wanted = tokens // stage.length
     waiting: list[Sequence] = []        # too long for what was left of a row
     while len(done) < wanted:
@@ -125,7 +169,10 @@ def make_batch(g: Generators, encoder: Encoder, english: np.ndarray, stage: Stag
             done.append(packer.finish())
             continue
         fitting = [i for i, s in enumerate(waiting) if len(s.ids) + ALIGN <= packer.room()]
-        s = waiting.pop(fitting[0]) if fitting else encode(g.draw(src, stage.mix), encoder)
+        if fitting:
+            s = waiting.pop(fitting[0])
+        else:
+            s, count = drawing.next(src, stage.mix, f"stage {stage.name}, seed {seed}, batch {number}, item {count}"), count + 1
         if len(s.ids) > stage.length - ALIGN:
             continue
         if len(s.ids) + ALIGN <= packer.room():
@@ -157,76 +204,115 @@ class Share:
     members: int = 1
 
 
+def follow_parent() -> None:
+    """Ends this process, whatever it is doing, when the one that started it has ended."""
+    parent = mp.parent_process().pid
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _work(worker: int, workers: int, seed: int, share: Share, corpus: str, tokenizer: str, english_file: str,
-          stages: list[Stage], tokens: int, current, out) -> None:
-    """A worker makes every workers-th batch of the current stage, from the step on at which the stage began. `put` has a
-    timeout, so a stage switch is never missed."""
+          stages: list[Stage], tokens: int, current, first: int, out: Connection) -> None:
+    """A worker makes every workers-th batch of the current stage, from the step on at which the stage began, or from `first`
+    on. It waits until a batch has been taken before it begins another."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    parent, plan, number = os.getppid(), None, 0
-    g, encoder, english = Generators(corpus), Encoder(tokenizer), training_english(english_file)
-    while current[0] >= 0 and os.getppid() == parent:
-        if plan != tuple(current[:]):
-            plan = tuple(current[:])
-            number = plan[1] + worker
-        batch = make_batch(g, encoder, english, stages[plan[0]], seed, number * share.members + share.member, tokens)
-        while tuple(current[:]) == plan and os.getppid() == parent:
-            try:
-                out.put((plan[0], number, batch), timeout=1.0)
-                break
-            except queue.Full:
-                continue
-        number += workers
-    out.cancel_join_thread()
+    follow_parent()
+    drawing, english, plan, number = Drawing(Generators(corpus), Encoder(tokenizer)), training_english(english_file), None, 0
+    try:
+        while True:
+            if plan != tuple(current[:]):
+                plan = tuple(current[:])
+                number = plan[1] + worker
+                number += -(-max(0, first - number) // workers) * workers
+            batch = make_batch(drawing, english, stages[plan[0]], seed, number * share.members + share.member, tokens)
+            out.send((plan, number, batch))
+            number += workers
+    except BrokenPipeError:
+        return
+    except TooManyFaults as e:
+        out.send(str(e))
+        raise SystemExit(1)
+
+
+class DataFailure(RuntimeError):
+    """No more batches can be made."""
 
 
 class Feed:
     """Batches from worker processes, in the order of their numbers: the batch of a step is a function of seed, step and
-    stage. Batches of an earlier stage are thrown away."""
+    stage, so each worker's turn is known, and a worker that was killed is replaced by one that goes on where it stopped."""
 
-    PATIENCE = 300.0  # seconds without a batch
+    PATIENCE = 120.0    # seconds without a batch
+    REPLACEMENTS = 3
 
     def __init__(self, workers: int, seed: int, first: int, corpus: str, tokenizer: str, english: str,
                  stages: list[Stage], tokens: int, stage: int = 0, share: Share = Share()):
-        context = mp.get_context("spawn")
-        self.step, self.early = first, {}
-        self.current, self.queue = context.Array("q", [stage, first]), context.Queue(maxsize=24)
-        self.processes = [context.Process(target=_work, daemon=True, args=(
-            i, workers, seed, share, corpus, tokenizer, english, stages, tokens, self.current, self.queue))
-            for i in range(workers)]
-        for p in self.processes:
-            p.start()
+        self.context = mp.get_context("spawn")
+        self.step, self.begun, self.replaced = first, first, 0
+        self.current = self.context.Array("q", [stage, first], lock=False)
+        self.arguments = (workers, seed, share, corpus, tokenizer, english, stages, tokens, self.current)
+        self.workers = [self._start(i) for i in range(workers)]
+
+    def _start(self, worker: int) -> tuple[mp.Process, Connection]:
+        # a pipe for each: one that dies while it writes harms no other, and ends its own
+        ours, theirs = self.context.Pipe(duplex=False)
+        process = self.context.Process(target=_work, daemon=True, args=(worker, *self.arguments, self.step, theirs))
+        process.start()
+        theirs.close()
+        return process, ours
 
     def switch(self, stage: int) -> None:
         """The next batch, and all that follow, are of this stage."""
-        self.early.clear()
+        self.begun = self.step
         self.current[:] = [stage, self.step]
 
     def next(self) -> dict[str, np.ndarray]:
-        waited = 0.0
-        while self.step not in self.early:
-            try:
-                stage, number, batch = self.queue.get(timeout=5.0)
-            except queue.Empty:
-                waited += 5.0
-                self._check(waited)
-                continue
-            if stage == self.current[0] and number >= self.step:
-                self.early[number] = batch
+        worker = (self.step - self.begun) % len(self.workers)
+        plan, number = tuple(self.current[:]), -1
+        while number != self.step:
+            given, number, batch = self._receive(worker)
+            number = number if given == plan else -1    # of an earlier stage
         self.step += 1
-        return self.early.pop(self.step - 1)
+        return batch
+
+    def _receive(self, worker: int):
+        """What the worker has made next; if it was killed, what its successor makes."""
+        waited = 0.0
+        while True:
+            process, pipe = self.workers[worker]
+            try:
+                if pipe.poll(1.0):
+                    message = pipe.recv()
+                    if isinstance(message, str):
+                        raise DataFailure(message)
+                    return message
+            except (EOFError, OSError):      # the second in the middle of a batch
+                process.join(5.0)
+                self._replace(worker)
+            waited += 1.0
+            if waited > self.PATIENCE:
+                raise DataFailure(f"no batch for {waited:.0f} s")
+
+    def _replace(self, worker: int) -> None:
+        process, pipe = self.workers[worker]
+        self.replaced += 1
+        if self.replaced > self.REPLACEMENTS or process.exitcode is None or process.exitcode >= 0:
+            raise DataFailure(f"data worker {worker} has ended with status {process.exitcode}, {self.replaced} in all")
+        print(f"data worker {worker} was ended by signal {-process.exitcode} and is replaced", file=sys.stderr, flush=True)
+        pipe.close()
+        self.workers[worker] = self._start(worker)
 
     def waiting(self) -> int:
-        return self.queue.qsize() + len(self.early)
-
-    def _check(self, waited: float) -> None:
-        ended = [p.exitcode for p in self.processes if not p.is_alive()]
-        if ended or waited >= self.PATIENCE:
-            raise RuntimeError(f"no batch for {waited:.0f} s; {len(ended)} data workers have ended: {ended}")
+        return sum(pipe.poll() for _, pipe in self.workers)
 
     def close(self) -> None:
-        self.current[:] = [-1, 0]
-        for p in self.processes:
-            p.terminate()
+        for process, _ in self.workers:
+            process.kill()
 
 
 def held_out_rows(corpus: str, tokenizer: str, name: str, length: int, items: int, seed: int):

@@ -374,6 +374,8 @@ def make_tools(src: Source, n: int, usual_only: bool = False) -> list[Tool]:
         elif r < 0.5:
             head, verb, thing, synonyms = composed(src)
         name = styled(src, verb.split() + thing.split(), style)
+        if any(t.name == name for t in tools):
+            return make_tools(src, n, usual_only)
         description = src.wording("tool-description", DESCRIPTIONS).format(V=W.capital(verb), v=verb, o=thing)
         parameters, used = [], set()
         if head in NATURAL and (usual_only or src.chance(0.55)):
