@@ -33,21 +33,21 @@ MAIL = {
         "required": ["to", "subject"],
     },
 }
-BOOK = {
+PERSON = {
     "type": "object",
     "properties": {
-        "title": {"type": "string"},
-        "pages": {"type": "integer"},
-        "lent": {"type": "boolean"},
+        "name": {"type": "string"},
+        "age": {"type": "integer"},
+        "city": {"type": "string"},
     },
-    "required": ["title", "pages", "lent"],
+    "required": ["name", "age", "city"],
 }
 
 
 def document(fact):
     """A fact in the middle of lines about other people and things."""
     lines = (ROOT / "models" / "nano" / "eval" / "lines.txt").read_text().splitlines()
-    lines = random.Random(7).sample([line for line in lines if "Mira" not in line], DOCUMENT_LINES)
+    lines = random.Random(7).sample([line for line in lines if "Rosa" not in line], DOCUMENT_LINES)
     lines.insert(len(lines) // 3, fact)
     return "\n".join(lines)
 
@@ -72,7 +72,7 @@ class Gallery:
         return [f"**{title}**", *block(("user", text), *spoken(message))]
 
     def recall(self):
-        fact, question = "Mira's favourite colour is teal.", "What is Mira's favourite colour?"
+        fact, question = "The phone number of Rosa Bond is 974 858.", "Tell me the phone number of Rosa Bond."
         message, tokens = self.ask(say(f"Keep the following in mind.\n\n{document(fact)}\n\n{question}"))
         shown = f"Keep the following in mind. … {fact} … {question}"
         return [f"**A fact out of {tokens:,} tokens** (the window holds 128)", *block(("user", shown), *spoken(message))]
@@ -83,15 +83,15 @@ class Gallery:
         call, _ = self.ask(messages, **options)
         lines = [("user", messages[0]["content"]), *spoken(call)]
         if call.get("tool_calls"):
-            result = '{"temperature": 21, "sky": "clear"}'
+            result = '{"temperature": 21, "condition": "sunny"}'
             messages += [call, {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": result}]
             answer, _ = self.ask(messages, **options)
             lines += [("tool", result), *spoken(answer)]
         return ["**A tool call** (`send_mail` and `get_weather` are declared)", *block(*lines)]
 
     def structure(self):
-        form = {"type": "json_schema", "json_schema": {"name": "book", "schema": BOOK}}
-        text = 'The book "Harbour Lights" has 312 pages and is lent out.'
+        form = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
+        text = "This is Anna, 31 years old, from Paris."
         return self.plain("JSON by a schema", text, response_format=form)
 
     def markdown(self):
