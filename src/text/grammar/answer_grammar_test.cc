@@ -315,6 +315,17 @@ struct Answered {
   ParsedMessage message;
 };
 
+// A random rest of the answer under the constraint, and what it says as a whole.
+void walk_on(const Tokenizer& tokenizer, const ChatRequest& request, TokenConstraint& constraint, uint64_t seed,
+             Answered& answered) {
+  const auto ids = walk(tokenizer, constraint, seed);
+  answered.ids.insert(answered.ids.end(), ids.begin(), ids.end());
+  TokenMessageParser parser(tokenizer, parse_options(request));
+  for (const int32_t id : answered.ids) parser.push(id);
+  parser.finish(StopCause::stop);
+  answered.message = parser.message();
+}
+
 Answered answer_to(const Tokenizer& tokenizer, const ChatRequest& request, uint64_t seed) {
   const auto made = compiler_of(tokenizer).constrain(request);
   if (!made || *made == nullptr) {
@@ -330,12 +341,7 @@ Answered answer_to(const Tokenizer& tokenizer, const ChatRequest& request, uint6
       answered.ids.push_back(id);
     }
   }
-  const auto ids = walk(tokenizer, *constraint, seed);
-  answered.ids.insert(answered.ids.end(), ids.begin(), ids.end());
-  TokenMessageParser parser(tokenizer, parse_options(request));
-  for (const int32_t id : answered.ids) parser.push(id);
-  parser.finish(StopCause::stop);
-  answered.message = parser.message();
+  walk_on(tokenizer, request, *constraint, seed, answered);
   return answered;
 }
 
@@ -402,12 +408,7 @@ Answered called_after(const Tokenizer& tokenizer, const ChatRequest& request, co
     constraint->accept(id);
   }
   EXPECT_TRUE(constraint->active());
-  const auto ids = walk(tokenizer, *constraint, seed);
-  answered.ids.insert(answered.ids.end(), ids.begin(), ids.end());
-  TokenMessageParser parser(tokenizer, parse_options(request));
-  for (const int32_t id : answered.ids) parser.push(id);
-  parser.finish(StopCause::stop);
-  answered.message = parser.message();
+  walk_on(tokenizer, request, *constraint, seed, answered);
   return answered;
 }
 
