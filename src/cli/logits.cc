@@ -286,7 +286,7 @@ void add_logits(Command& root) {
   command.option("--prefix", options.prefix, 0, INT32_MAX, "First run that many ids alone, then the whole as a hit");
   command.option("--decode", options.decode, 0, INT32_MAX, "Feed that many of the last ids one at a time");
   command.choice("--device", options.device, {"cpu", "cuda"}, "Where to run");
-  command.option("--threads", options.threads, 0, 1024, "CPU threads; 0 takes every processor this process may use");
+  command.option("--threads", options.threads, 0, 1024, "CPU threads; 0: one for each core that this process may use");
   command.example("gannet logits nano --ids ids.json --out logits.safetensors --trace trace.safetensors");
   command.action([] { return logits(options); });
 }

@@ -13,7 +13,7 @@ constexpr int64_t kGpuBatchedTokens = 4096;
 
 void add_model_options(Command& command, ModelOptions& options) {
   command.choice("--device", options.device, {"cpu", "cuda"}, "Where the model runs: the processor, or the first GPU");
-  command.option("--threads", options.threads, 0, 1024, "CPU threads; 0 takes every processor this process may use");
+  command.option("--threads", options.threads, 0, 1024, "CPU threads; 0: one for each core that this process may use");
   command.option("--max-model-len", options.max_model_len, 2, INT32_MAX,
                  "Longest prompt and answer together, in tokens; without it the model's own limit");
   command.on_off("swa-bounded-replay", options.swa_bounded_replay,
