@@ -312,8 +312,8 @@ Status bench_model_ops(const PassOptions& options, int64_t rows, int64_t context
   const double ms = total_seconds(ops) * 1e3;
   text += rows > 0 ? fmt::format("A decode step of {} rows at a context of {}; {:.2f} ms of ops in all.\n", rows,
                                  context, ms)
-                   : fmt::format("The first {} rows of a prompt of {} tokens, replay on; {:.2f} ms of ops in all.\n",
-                                 std::min(max_rows, context), context, ms);
+                   : fmt::format("The first {} rows of a prompt of {} tokens, replay {}; {:.2f} ms of ops in all.\n",
+                                 std::min(max_rows, context), context, model->runs_all_layers() ? "on" : "off", ms);
   return write_output(text + ops_table(ops, limits, cuda));
 }
 

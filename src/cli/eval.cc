@@ -316,7 +316,6 @@ Status write_answers(const std::string& path, const std::vector<RoundResult>& re
 
 Status eval(const EvalOptions& options) {
   start_logging("warning");
-  if (options.answers) GANNET_TRY_STATUS(write_file(*options.answers, {}));  // rather now than after all the work
   GANNET_TRY(server::ModelFacts facts, server::read_model(options.model));
   const std::filesystem::path folder = options.tasks ? std::filesystem::path(*options.tasks) : facts.directory / "eval";
   GANNET_TRY(const auto names, chosen_families(options, folder));
@@ -331,14 +330,15 @@ Status eval(const EvalOptions& options) {
 
   GANNET_TRY(EngineOptions engine, engine_options(fitting_options(options, facts.config, rounds), facts.config));
   engine.quantize_activations = options.act_quant == "on";
+  if (options.answers) GANNET_TRY_STATUS(write_file(*options.answers, {}));  // rather now than after all the work
   GANNET_TRY(const server::ModelSession session, server::open_model(std::move(facts), std::move(engine)));
   Evaluation evaluation(options, session, questions);
   std::vector<RoundResult> results;
   for (const Round& round : rounds) {
     GANNET_TRY(results.emplace_back(), evaluation.run(round));
   }
-  if (options.answers) GANNET_TRY_STATUS(write_answers(*options.answers, results));
-  return write_output(options.json ? json_report(options, results) : table_report(options, results));
+  GANNET_TRY_STATUS(write_output(options.json ? json_report(options, results) : table_report(options, results)));
+  return options.answers ? write_answers(*options.answers, results) : Status{};
 }
 
 }  // namespace

@@ -98,7 +98,12 @@ int64_t layers_with(const std::string& op, const ModelPlan& plan) {
   return std::count_if(plan.layers.begin(), plan.layers.end(), [&](const LayerPlan& layer) {
     const bool full = layer.role == LayerRole::full;
     if (op == "compressor" || op == "kv entries") return full;
-    if (op.starts_with("index ")) return full || layer.role == LayerRole::reindex;
+    if (op == "attention") return layer.ratio > 0;
+    if (op == "attention, window only") return layer.ratio == 0;
+    const bool selects = full || layer.role == LayerRole::reindex;
+    if (op == "index select") return selects && !layer.restricted;
+    if (op == "index select, candidates") return selects && layer.restricted;
+    if (op.starts_with("index ")) return selects;
     return op != "engram" || layer.engram >= 0;
   });
 }
@@ -223,7 +228,8 @@ class CpuModelBench final : public ModelBench {
     sequences_.give_blocks(1, context);
     const int64_t rows = std::min(max_rows_, context);
     const ops::Benchmark first{.run = [&](const Device&) {
-      sequences_.begin_prompt(context, true);
+      sequences_.begin_prompt(context,
+                              runs_all_layers());  // the seam is in front of the layers from the last KV source
       recorder.begin_pass();
       run(sequences_.prompt_batch(rows, rows == context), recorder);
     }};

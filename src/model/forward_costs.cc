@@ -16,6 +16,7 @@ double number(int64_t n) {
 }  // namespace
 
 OpCost Model::Forward::product_cost(const ops::WeightMatrix& weight) const {
+  if (rows_.rows() == 0) return {};
   const double operations = 2 * number(rows_.rows() * weight.rows * weight.cols);
   const bool exact_in_bf16 = weight.format != ops::WeightFormat::f32;
   return {.bytes = number(ops::weight_bytes(weight, weight.rows)),
@@ -29,6 +30,7 @@ OpCost Model::Forward::head_cost(int64_t rows) const {
 }
 
 OpCost Model::Forward::mix_cost() const {
+  if (rows_.rows() == 0) return {};
   const int64_t mixes = (2 + config_.hc_mult) * config_.hc_mult;
   const int64_t width = config_.hc_mult * config_.hidden_size;
   return {.bytes = 4 * number(mixes * width), .vector_operations = 2 * number(rows_.rows() * mixes * width)};
@@ -68,6 +70,7 @@ OpCost Model::Forward::selection_cost(const LayerPlan& plan) const {
 }
 
 OpCost Model::Forward::experts_cost(const LayerWeights& weights) const {
+  if (rows_.rows() == 0) return {};
   std::vector<bool> used(weights.experts.size());
   for (int64_t i = 0; i < rows_.rows() * config_.num_experts_per_tok; ++i) used[work_.experts[i]] = true;
   const auto bytes = [](const ops::ExpertWeights& e) {

@@ -135,8 +135,8 @@ class AnswerConstraint : public TokenConstraint {
   bool ended_ = false;  // nothing but the end may come
 };
 
-// Reasoning and text are free. The block of calls that opens with "<" and the token of the markup is held to the
-// grammar, which begins with the block, from that token on.
+// Reasoning is free but for calls, and text is free. The block of calls that opens with "<" and the token of the markup
+// is held to the grammar, which begins with the block, from that token on.
 class FirstCallConstraint : public TokenConstraint {
  public:
   FirstCallConstraint(const xgrammar::CompiledGrammar& grammar, const SpecialTokens& special, bool reasons,
@@ -146,23 +146,20 @@ class FirstCallConstraint : public TokenConstraint {
   // The start of the answer, which stands in the prompt already.
   void begin(std::string_view text) { tag_opens_ = text.ends_with('<'); }
 
-  bool active() const override { return in_calls_; }
+  bool active() const override { return in_calls_ || (reasoning_ && tag_opens_); }
 
   void fill_mask(std::span<uint32_t> mask) override {
     if (in_calls_) return calls_.fill_mask(mask);
     std::fill(mask.begin(), mask.end(), ~0U);
+    if (reasoning_ && special_.dsml) mask[*special_.dsml / 32] &= ~(uint32_t{1} << (*special_.dsml % 32));
     clear_padding(mask, special_);
   }
 
   void accept(int32_t id) override {
     if (!in_calls_ && !reasoning_ && tag_opens_ && id == special_.dsml) in_calls_ = calls_.begin("\n\n<");
     if (in_calls_) return calls_.accept(id);
-    if (reasoning_) {
-      reasoning_ = id != special_.think_end;
-    } else {
-      tag_opens_ =
-          id < tokenizer_.vocab_size() && !tokenizer_.is_added(id) && tokenizer_.token_bytes(id).ends_with('<');
-    }
+    if (id == special_.think_end) reasoning_ = false;
+    tag_opens_ = id < tokenizer_.vocab_size() && !tokenizer_.is_added(id) && tokenizer_.token_bytes(id).ends_with('<');
   }
 
  private:

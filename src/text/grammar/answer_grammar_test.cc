@@ -415,7 +415,7 @@ Answered called_after(const Tokenizer& tokenizer, const ChatRequest& request, co
 TEST(StrictTools, HoldACallThatTheModelChoosesToMake) {
   for (const Tokenizer* tokenizer : {&small_tokenizer(), &released_tokenizer()}) {
     for (const auto& [thinking, text] : {std::pair("disabled", "I look.\n\n<｜DSML｜"),
-                                         std::pair("enabled", "<｜DSML｜ why</think>I look.\n\n<｜DSML｜")}) {
+                                         std::pair("enabled", "｜DSML｜ why</think>I look.\n\n<｜DSML｜")}) {
       const ChatRequest request = request_from(kTools + fmt::format(R"(,"thinking":{{"type":"{}"}})", thinking));
       for (uint64_t seed = 0; seed < 4; ++seed) {
         const Answered answered = called_after(*tokenizer, request, text, seed);
@@ -432,6 +432,23 @@ TEST(StrictTools, HoldACallThatTheModelChoosesToMake) {
       }
     }
   }
+}
+
+// A call that opens inside the reasoning would be one, and is not held to its schema.
+TEST(StrictTools, NoCallOpensInsideTheReasoning) {
+  const ChatRequest request = request_from(kTools);
+  const auto constraint = *compiler_of(small_tokenizer()).constrain(request);
+  const auto ids = small_tokenizer().encode("why\n\n<");
+  for (const int32_t id : *ids) {
+    EXPECT_FALSE(constraint->active());
+    constraint->accept(id);
+  }
+  ASSERT_TRUE(constraint->active());
+  auto mask = test_walk::mask_for(small_tokenizer());
+  constraint->fill_mask(mask);
+  EXPECT_EQ(std::ssize(test_walk::allowed_ids(mask)), small_tokenizer().vocab_size() + 40 - 1);
+  EXPECT_THAT(test_walk::allowed_ids(mask),
+              testing::Not(testing::Contains(*small_tokenizer().token_id(control::kDsml))));
 }
 
 TEST(StrictTools, LeaveTextFree) {
