@@ -115,7 +115,7 @@ class Others:
         import torch
 
         self.torch = torch
-        copies = max(1, POOL_BYTES // (outputs * columns * 4))
+        copies = max(1, POOL_BYTES // (outputs * columns * 2))
         weights = torch.rand(copies, outputs, columns) - 0.5
         self.weights = {
             "torch fp32": itertools.cycle(weights),
@@ -211,7 +211,7 @@ def half(torch, *shape):
 
 
 def time_product(torch, rows, groups, outputs, columns):
-    copies = max(2, min(40, POOL_BYTES // (groups * outputs * columns * 2)))
+    copies = max(2, POOL_BYTES // (groups * outputs * columns * 2))
     weights = [half(torch, groups, outputs, columns) for _ in range(copies)]
     x = half(torch, groups, rows, columns)
     if groups > 1:

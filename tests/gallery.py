@@ -11,12 +11,14 @@ import json
 import pathlib
 import random
 import sys
+import textwrap
 import urllib.request
 
 from gannet_process import PATIENCE, ROOT, Server, parse_arguments
 
 MARKS = ("<!-- gallery: made by tests/gallery.py --write -->\n", "<!-- end of gallery -->\n")
 WIDTH = 110
+INDENT = " " * 8  # behind the speaker
 DOCUMENT_LINES = 120
 
 WEATHER = {
@@ -115,18 +117,13 @@ def spoken(message):
         yield "nano", message["content"]
 
 
-def wrapped(text, indent):
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(indent) + len(line) + 1 + len(word) > WIDTH:
-            lines.append(line)
-            line = ""
-        line += (" " if line else "") + word
-    return ("\n" + indent).join([*lines, line])
+def wrapped(text):
+    """Long lines broken between words; the text's own line breaks stay."""
+    return [part for line in text.splitlines() for part in textwrap.wrap(line, WIDTH - len(INDENT)) or [""]]
 
 
 def block(*pairs):
-    return ["", "```", *(f"{who + ':':8}{wrapped(text, ' ' * 8)}" for who, text in pairs), "```"]
+    return ["", "```", *(f"{who + ':':8}" + ("\n" + INDENT).join(wrapped(text)) for who, text in pairs), "```"]
 
 
 def main():
@@ -137,8 +134,8 @@ def main():
     sys.stdout.write(text)
     if "--write" in rest:
         readme = pathlib.Path(ROOT / "README.md")
-        before, rest = readme.read_text().split(MARKS[0])
-        readme.write_text(before + MARKS[0] + "\n" + text + "\n" + MARKS[1] + rest.split(MARKS[1])[1])
+        before, old = readme.read_text().split(MARKS[0])
+        readme.write_text(before + MARKS[0] + "\n" + text + "\n" + MARKS[1] + old.split(MARKS[1])[1])
 
 
 if __name__ == "__main__":

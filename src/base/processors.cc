@@ -83,22 +83,40 @@ int first_of_core(int processor, const fs::path& root) {
   return file >> first ? first : processor;
 }
 
+// The way from what is mounted to a group inside of it; empty if the group is elsewhere.
+fs::path way_to(const std::string& group, const Hierarchy& hierarchy) {
+  const fs::path way = fs::path(group).lexically_relative(hierarchy.group);
+  return way.empty() || *way.begin() == ".." ? fs::path() : way;
+}
+
+// The least limit of a mounted group and of those on the way from it.
+std::optional<double> least_limit(const Hierarchy& hierarchy, const fs::path& way, const fs::path& root) {
+  fs::path path = root / hierarchy.mount.relative_path();
+  std::optional<double> least = limit_of(path, hierarchy.version_2);
+  for (const auto& part : way) {
+    const auto limit = limit_of(path /= part, hierarchy.version_2);
+    if (limit) least = std::min(least.value_or(*limit), *limit);
+  }
+  return least;
+}
+
 }  // namespace
 
 std::optional<double> cpu_quota(const fs::path& root) {
+  const auto mounted = hierarchies(root);
   std::optional<double> least;
-  for (const Hierarchy& hierarchy : hierarchies(root)) {
+  for (const Hierarchy& hierarchy : mounted) {
     const std::string group = group_in(hierarchy, root);
     if (group.empty()) continue;
-    // A container may see its own group as the root of what is mounted, under its outer name or as "/".
-    fs::path inside = fs::path(group).lexically_relative(hierarchy.group);
-    if (inside.empty() || *inside.begin() == "..") inside = ".";
-    fs::path path = root / hierarchy.mount.relative_path();
-    std::vector<fs::path> groups = {path};
-    for (const auto& part : inside) groups.push_back(path /= part);
-    for (const fs::path& each : groups) {
-      if (const auto limit = limit_of(each, hierarchy.version_2)) least = std::min(least.value_or(*limit), *limit);
-    }
+    const fs::path way = way_to(group, hierarchy);
+    // A container may see its own group as the root of what is mounted, but name it "/". Where another mount of the
+    // hierarchy holds the group, this one is another group's.
+    const bool is_elsewhere = way.empty() && std::any_of(mounted.begin(), mounted.end(), [&](const Hierarchy& other) {
+                                return other.version_2 == hierarchy.version_2 && !way_to(group, other).empty();
+                              });
+    if (is_elsewhere) continue;
+    const auto limit = least_limit(hierarchy, way, root);
+    if (limit) least = std::min(least.value_or(*limit), *limit);
   }
   return least;
 }

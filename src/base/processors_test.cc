@@ -86,6 +86,15 @@ TEST(CpuQuota, AContainersOwnGroupIsTheRootOfItsMount) {
   }
 }
 
+TEST(CpuQuota, AMountOfAnotherGroupDoesNotCount) {
+  const Machine machine;
+  machine.write("proc/self/mountinfo", std::string(kVersion2) + "40 23 0:26 /docker/ab /box rw - cgroup2 cgroup2 rw\n");
+  machine.write("proc/self/cgroup", "0::/user.slice\n");
+  machine.write("sys/fs/cgroup/user.slice/cpu.max", "400000 100000\n");
+  machine.write("box/cpu.max", "50000 100000\n");
+  EXPECT_EQ(cpu_quota(machine.root()), 4.0);
+}
+
 TEST(CpuQuota, DamagedFilesAreNoLimit) {
   const Machine machine;
   machine.write("proc/self/mountinfo", std::string("nonsense\n - \n") + kVersion2);

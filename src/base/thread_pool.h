@@ -8,7 +8,7 @@
 
 namespace gannet {
 
-// A fixed set of pinned, persistent threads; the calling thread is one of them (number 0). One call at a time: the
+// A fixed set of persistent threads; the calling thread is one of them (number 0). One call at a time: the
 // owner is the engine's thread. Idle workers spin for some tens of microseconds, then sleep.
 class ThreadPool {
  public:

@@ -72,13 +72,13 @@ double giga_operations(const Measured& m) {
 std::string as_table(const std::vector<Measured>& results, double read, int64_t threads) {
   std::string text = fmt::format(
       "{}, {} threads. Reading alone: {:.1f} GB/s, the median of calls of 8 MiB a thread.\n"
-      "Every call takes other weights out of 1.5 GiB; GB/s counts them once. us, GB/s, read (part of reading alone) "
+      "Every call takes other weights out of {:.1f} GiB; GB/s counts them once. us, GB/s, read (part of reading alone) "
       "and\n"
       "GFLOP/s are of the median call, best of the fastest; calls that were preempted do not count unless quiet is < "
       "5.\n\n"
       "{:<13} {:<11} {:<23} {:>5} {:>9} {:>7} {:>6} {:>9} {:>10} {:>6}\n",
-      processor_name(), threads, read / 1e9, "kernel", "variant", "shape", "rows", "us", "GB/s", "read", "GFLOP/s",
-      "best GB/s", "quiet");
+      processor_name(), threads, read / 1e9, static_cast<double>(kArenaBytes) / (int64_t{1} << 30), "kernel", "variant",
+      "shape", "rows", "us", "GB/s", "read", "GFLOP/s", "best GB/s", "quiet");
   for (const Measured& m : results) {
     const double speed = giga_bytes(m, m.time.median);
     fmt::format_to(std::back_inserter(text),
@@ -112,6 +112,12 @@ std::string as_json(const std::vector<Measured>& results, double read, int64_t t
 
 Status bench_ops(const Options& options) {
   const bool kernels = options.model.device == "cpu" && options.model.model.empty() && options.model.synthetic.empty();
+  if (!kernels && !options.filter.empty()) {
+    return invalid_input("--filter is '{}'; it is for kernels and must be left out with a model", options.filter);
+  }
+  if (kernels && (options.model.layers || options.model.unique_experts)) {
+    return invalid_input("--layers and --unique-experts are for --synthetic; they must be left out without it");
+  }
   if (!kernels) return bench_model_ops(options.model, options.rows, options.context);
   const int64_t threads = options.model.threads > 0 ? options.model.threads : usable_processors();
   ThreadPool pool(static_cast<int>(threads));

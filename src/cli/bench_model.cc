@@ -25,6 +25,7 @@ using nlohmann::ordered_json;
 
 constexpr int kDecodeSteps = 20;
 constexpr int kPrefillRuns = 3;
+constexpr int64_t kUniqueExperts = 128;
 constexpr int64_t kCpuRows = 512;  // of a pass on the CPU
 
 struct Measured {
@@ -47,7 +48,15 @@ bool on_cuda(const PassOptions& options) {
   return options.device == "cuda";
 }
 
+// Options of random weights stand for nothing beside a checkpoint's.
 Status check(const PassOptions& options) {
+  if (!options.model.empty() && options.unique_experts) {
+    return invalid_input("--unique-experts is {}; it must be left out with MODEL", *options.unique_experts);
+  }
+  if ((on_cuda(options) || !options.model.empty()) && options.layers) {
+    return invalid_input("--layers is {}; it must be left out with {}", *options.layers,
+                         on_cuda(options) ? "--device cuda, which runs all" : "MODEL");
+  }
   if (on_cuda(options) && !options.model.empty()) {
     return invalid_input("MODEL is '{}'; it must be left out with --device cuda, which measures random weights",
                          options.model);
@@ -63,8 +72,8 @@ Result<std::unique_ptr<ModelBench>> open(const PassOptions& options, const Room&
   GANNET_TRY_STATUS(check(options));
   const auto progress = std::make_shared<ProgressLine>(on_cuda(options) ? "layers" : "MiB of weights",
                                                        on_cuda(options) ? 1.0 : 1024.0 * 1024.0);
-  const ModelBenchOptions bench{.unique_experts = options.unique_experts,
-                                .layers = options.layers,
+  const ModelBenchOptions bench{.unique_experts = options.unique_experts.value_or(kUniqueExperts),
+                                .layers = options.layers.value_or(1),
                                 .threads = options.threads,
                                 .max_rows = room.max_rows,
                                 .max_sequences = room.sequences,
@@ -137,15 +146,16 @@ std::string as_table(const std::vector<Measured>& results, double read, bool all
 }
 
 ordered_json as_json(const ModelBench& model, const PassOptions& options, const ModelBench::Limits& limits) {
-  return {{"device", model.device_name()},
-          {"weights", model.weights_text()},
-          {"unique_experts", options.unique_experts},
-          {"memory", model.memory_text()},
-          {"startup_s", model.startup_seconds()},
-          {"read_gb_per_s", limits.read / 1e9},
-          {"peak_gflop_per_s", limits.operations / 1e9},
-          {"peak_fp32_gflop_per_s", limits.vector_operations / 1e9},
-          {"extrapolated", !model.runs_all_layers()}};
+  ordered_json json = {{"device", model.device_name()},
+                       {"weights", model.weights_text()},
+                       {"memory", model.memory_text()},
+                       {"startup_s", model.startup_seconds()},
+                       {"read_gb_per_s", limits.read / 1e9},
+                       {"peak_gflop_per_s", limits.operations / 1e9},
+                       {"peak_fp32_gflop_per_s", limits.vector_operations / 1e9},
+                       {"extrapolated", !model.runs_all_layers()}};
+  if (options.model.empty()) json["unique_experts"] = options.unique_experts.value_or(kUniqueExperts);
+  return json;
 }
 
 ordered_json as_json(const std::vector<Measured>& results, double read, bool all_layers) {
@@ -218,7 +228,8 @@ Status throughput(const ThroughputOptions& options) {
                                                     .cache_tokens = sequences * (tokens + 64),
                                                     .max_rows = cuda ? 4096 : std::max(kCpuRows, sequences)}));
   std::vector<Measured> results;
-  for (int64_t rows = 1; rows <= sequences; rows *= 2) results.push_back(measure_decode(*model, rows, context));
+  for (int64_t rows = 1; rows < sequences; rows *= 2) results.push_back(measure_decode(*model, rows, context));
+  results.push_back(measure_decode(*model, sequences, context));
   return write(*model, options.model, results);
 }
 
@@ -282,9 +293,9 @@ void add_pass_options(Command& command, PassOptions& options) {
   command.choice("--device", options.device, {"cpu", "cuda"}, "Where to run");
   command.choice("--synthetic", options.synthetic, {"released"}, "Random weights in this shape; cuda has no others");
   command.option("--layers", options.layers, 1, 20,
-                 "cpu: layers of the random model that are run; the rest is extrapolated");
+                 "cpu: layers of the random model that are run, the rest is extrapolated; left out: 1");
   command.option("--unique-experts", options.unique_experts, 1, 384,
-                 "Routed experts of a random layer that are stored; the others share their weights");
+                 "Routed experts of a random layer that are stored, the others share their weights; left out: 128");
   command.option("--threads", options.threads, 0, 1024, "cpu: threads; 0: one for each core that this process may use");
   command.flag("--json", options.json, "Machine-readable");
 }

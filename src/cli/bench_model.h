@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -13,8 +14,8 @@ struct PassOptions {
   std::string model = {};
   std::string device = "cpu";
   std::string synthetic = {};
-  int64_t layers = 1;
-  int64_t unique_experts = 128;
+  std::optional<int64_t> layers = {};
+  std::optional<int64_t> unique_experts = {};
   int64_t threads = 0;
   bool json = false;
 };

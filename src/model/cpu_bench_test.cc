@@ -44,7 +44,7 @@ TEST(CpuBench, LaunchesOfSomeLayersAreExtrapolatedToAll) {
   EXPECT_EQ(op(ops, "compressor").launches, 3);   // one for each source
   EXPECT_EQ(op(ops, "index query").launches, 4);  // one for each index source
   EXPECT_EQ(op(ops, "head").launches, 1);
-  for (const auto& each : ops) EXPECT_GE(each.seconds, each.best_seconds) << each.name;
+  for (const auto& each : ops) EXPECT_GT(each.best_seconds, 0) << each.name;
 }
 
 TEST(CpuBench, PassesOfSomeLayersAreExtrapolatedToAll) {

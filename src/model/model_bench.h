@@ -15,7 +15,7 @@ namespace gannet {
 struct ModelBenchOptions {
   int64_t unique_experts = 128;  // of random weights: routed experts of a layer that differ; the others share theirs
   int64_t layers = 0;            // of random weights on the CPU: how many are run; 0: all
-  int64_t threads = 0;           // on the CPU; 0: one per processor this process may use
+  int64_t threads = 0;           // on the CPU; 0: one for each core that this process may use
   int64_t max_rows = 8192;       // of one pass
   int64_t max_sequences = 256;   // that decode at once
   int64_t max_tokens = 0;        // longest context
@@ -33,12 +33,13 @@ class ModelBench {
     double seconds = 0;         // median, as the engine sees it: batch in, logits on the device
     double best_seconds = 0;    // of the fastest
     double bytes = 0;           // that it must at least read; 0: not known
-    double active_experts = 0;  // routed experts that it ran on, of the last layer
+    double active_experts = 0;  // routed experts that it ran on, of a layer
     // Of all layers, where only some are run: each op's time by the number of layers that have it. 0: all are run.
     double all_seconds = 0;
     double all_bytes = 0;
   };
-  // One row for each of `sequences` sequences, all of that context.
+  // One row for each of `sequences` sequences, all of that context; `repeats` steps on a GPU, as many as it takes on
+  // the CPU.
   virtual Pass decode(int64_t sequences, int64_t context, int repeats) = 0;
   // A prompt in passes of at most max_rows; decoder layers on its last window only, with `replay`.
   virtual Pass prefill(int64_t tokens, bool replay) = 0;
@@ -56,7 +57,8 @@ class ModelBench {
   // length). Where only some layers are run, times and launches are extrapolated to all.
   virtual std::vector<OpTime> ops(int64_t sequences, int64_t context) = 0;
 
-  // What the device reaches when it does nothing else.
+  // What the device reaches when it does nothing else: measured, but for a GPU's arithmetic, which is what it is known
+  // for.
   struct Limits {
     double read = 0;               // bytes a second
     double operations = 0;         // a second, of bf16 products

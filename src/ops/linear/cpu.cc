@@ -96,12 +96,11 @@ int64_t weight_bytes(const WeightMatrix& weight, int64_t outputs) {
   return 0;
 }
 
-int64_t output_grain(const WeightMatrix& weight, int64_t outputs, int64_t rows, int64_t threads) {
-  // Waking a thread costs some microseconds, in which one reads some tens of kilobytes or multiplies twice as often.
+// Waking a thread costs some microseconds, in which one reads some tens of kilobytes or multiplies twice as often.
+int64_t threads_worth_waking(const WeightMatrix& weight, int64_t outputs, int64_t rows, int64_t threads) {
   constexpr int64_t kWorthAThread = 64 * 1024;
   const int64_t work = outputs * weight.cols * (rows + 1) / 2;
-  const int64_t parts = std::clamp<int64_t>(work / kWorthAThread, 1, threads);
-  return std::max<int64_t>(8, ((outputs + parts - 1) / parts + 7) / 8 * 8);
+  return std::clamp<int64_t>(work / kWorthAThread, 1, threads);
 }
 
 void prepare_rows(const Device& device, const LinearKernels& kernels, const float* x, int64_t x_stride, int64_t rows,
@@ -135,9 +134,8 @@ void linear(const Device& device, const LinearParams& params) {
                         .y = params.y,
                         .y_stride = params.y_stride,
                         .round = params.activations == Activations::bf16};
-  const int64_t grain = output_grain(w, params.outputs, params.rows, device.pool->size());
-  const int64_t share =
-      has_matrix_units(device.simd) ? rows_a_thread(w, params.outputs, params.rows, device.pool->size()) : 0;
+  const int64_t threads = threads_worth_waking(w, params.outputs, params.rows, device.pool->size());
+  const int64_t share = has_matrix_units(device.simd) ? rows_a_thread(w, params.outputs, params.rows, threads) : 0;
   if (share > 0) {
     device.pool->parallel_for(params.rows, share, [&](int64_t begin, int64_t end) {
       LinearRange part = all;
@@ -148,6 +146,7 @@ void linear(const Device& device, const LinearParams& params) {
     });
     return;
   }
+  const int64_t grain = std::max<int64_t>(8, ceil_div(ceil_div(params.outputs, threads), 8) * 8);
   device.pool->parallel_for(params.outputs, grain, [&](int64_t begin, int64_t end) {
     LinearRange part = all;
     part.first += begin;

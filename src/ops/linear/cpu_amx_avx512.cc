@@ -312,14 +312,15 @@ class MatrixMultiplier {
     return good;
   }
 
+  // E4M3's subnormal numbers in bf16: 0 and 1 to 7 times 2^-9.
+  alignas(64) static constexpr uint16_t kSubnormal[32] = {0,        118 << 7,        119 << 7,        (119 << 7) + 64,
+                                                          120 << 7, (120 << 7) + 32, (120 << 7) + 64, (120 << 7) + 96};
+
   // Outputs of one block share their scales.
   void load_fp8_scales(int64_t output, int64_t step, int64_t steps) {
     const uint8_t* scales = scales_of(output) + step;
     if (scales == loaded_scales_) return;
     loaded_scales_ = scales;
-    // 0 and 1 to 7 times 2^-9.
-    alignas(64) static constexpr uint16_t kSubnormal[32] = {
-        0, 118 << 7, 119 << 7, (119 << 7) + 64, 120 << 7, (120 << 7) + 32, (120 << 7) + 64, (120 << 7) + 96};
     alignas(64) uint32_t exponents[kChunk];
     scales_good_ = load_scales(output, step, steps, exponents);
     for (int64_t s = 0; s < steps && split_; s += 2) {
@@ -377,9 +378,6 @@ class MatrixMultiplier {
 
   // Of the codes in the upper bytes, some of which are subnormal or zero.
   static __m512i with_subnormal(__m512i words, __m512i bias) {
-    // 1 to 7 times 2^-9.
-    alignas(64) static constexpr uint16_t kSubnormal[32] = {
-        0, 118 << 7, 119 << 7, (119 << 7) + 64, 120 << 7, (120 << 7) + 32, (120 << 7) + 64, (120 << 7) + 96};
     const __m512i size = _mm512_and_si512(_mm512_srli_epi16(words, 8), _mm512_set1_epi16(0x7f));
     const __m512i normal = _mm512_add_epi16(_mm512_slli_epi16(size, 4), bias);
     const __m512i table = _mm512_sub_epi16(_mm512_load_si512(kSubnormal), _mm512_set1_epi16(kFp8Bias));
