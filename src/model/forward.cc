@@ -259,10 +259,12 @@ void Model::Forward::cut_rows() {
   std::swap(rows_, kept_);
 }
 
-void Model::Forward::attention(int64_t n) {
-  const LayerPlan& plan = plan_.layers[n];
+const std::vector<float>& Model::Forward::frequencies(const LayerPlan& plan) const {
+  return plan.ratio > 0 ? compressed_frequencies_ : local_frequencies_;
+}
+
+void Model::Forward::project(int64_t n) {
   const LayerWeights& weights = weights_.layer(n);
-  const auto& table = plan.ratio > 0 ? compressed_frequencies_ : local_frequencies_;
   linear("wq_a", work_.x, weights.wq_a, work_.query_latent, quantize_);
   ops::rms_norm(device_, {.x = work_.query_latent.data(),
                           .y = work_.query_latent.data(),
@@ -281,11 +283,13 @@ void Model::Forward::attention(int64_t n) {
                                .head_dim = config_.head_dim,
                                .norm = weights.kv_norm,
                                .norm_eps = norm_eps_,
-                               .frequencies = &table,
+                               .frequencies = &frequencies(plan_.layers[n]),
                                .records = work_.window_records.data()});
   ended("window record");
-  if (weights.indexer) select_entries(n);
+}
 
+void Model::Forward::attend(int64_t n) {
+  const LayerPlan& plan = plan_.layers[n];
   attention_sequences_.clear();
   for (const RowSet::Range& range : rows_.ranges) {
     attention_sequences_.push_back(
@@ -306,12 +310,19 @@ void Model::Forward::attention(int64_t n) {
                            .selected = plan.ratio > 0 ? work_.selected.data() : nullptr,
                            .selected_counts = work_.selected_counts.data(),
                            .selected_stride = config_.index_topk,
-                           .sink = weights.sink,
-                           .frequencies = &table,
+                           .sink = weights_.layer(n).sink,
+                           .frequencies = &frequencies(plan),
                            .out = work_.heads.data(),
                            .activations = activations_});
   keep_windows(n);
   ended(plan.ratio > 0 ? "attention" : "attention, window only", [&] { return attention_cost(plan); });
+}
+
+void Model::Forward::attention(int64_t n) {
+  const LayerWeights& weights = weights_.layer(n);
+  project(n);
+  if (weights.indexer) select_entries(n);
+  attend(n);
   ops::attention_output(device_, {.heads = work_.heads.data(),
                                   .rows = rows_.rows(),
                                   .groups = config_.o_groups,

@@ -95,9 +95,12 @@ class Model::Forward final : public ForwardPass {
   void head(const Batch& batch, float* logits);
 
   void add_engram(int64_t n);
-  void publish(int64_t n);         // a source's global entries and index keys
-  void cut_rows();                 // the seam: drops the rows that decoder layers need not run
+  void publish(int64_t n);  // a source's global entries and index keys
+  void cut_rows();          // the seam: drops the rows that decoder layers need not run
+  const std::vector<float>& frequencies(const LayerPlan& plan) const;
   void attention(int64_t n);       // x -> y
+  void project(int64_t n);         // x -> queries and window records
+  void attend(int64_t n);          // -> heads; the chunk's records go into the rings
   void select_entries(int64_t n);  // an index source's choice, for it and the layers that reuse it
   void select_tile(int64_t n, int64_t begin, int64_t end);
   bool select_all(int64_t n, int64_t begin, int64_t end);
