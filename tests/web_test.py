@@ -115,12 +115,20 @@ class WebTest(unittest.TestCase):
             self.assertEqual(result, value, expression)
 
     def test_stops(self):
+        # An answer that goes on until it is stopped, however slow this browser is.
+        self.browser.execute_script("""
+            const send = window.fetch;
+            window.fetch = (url, options) => {
+                if (!options?.body) return send(url, options);
+                const body = {...JSON.parse(options.body), ignore_eos: true, max_tokens: 500000};
+                return send(url, {...options, body: JSON.stringify(body)});
+            };""")
         self.open_settings()
-        self.fill("max-tokens", "2000")
         self.send("Count to a thousand.")
-        self.wait(lambda: self.find("stop").is_displayed())
+        self.wait(lambda: self.all(".assistant .text")[-1:] and self.all(".assistant .text")[-1].text)
         self.find("stop").click()
         self.wait(self.ended)
+        self.assertEqual(self.all(".error")[0].text, "stopped")
 
     def test_shows_errors(self):
         self.assertIn("needs an API key", self.find("model").text)
