@@ -36,9 +36,10 @@ struct LinearRange {
 inline constexpr int64_t kMatrixRows = 128;
 inline constexpr int64_t kMatrixGroup = 16;
 inline int64_t workspace_words(int64_t rows, int64_t cols) {
+  constexpr int64_t kMostCols = 128;  // whose weights share a line of 64 bytes
   const int64_t most = rows < kMatrixRows ? rows : kMatrixRows;
   const int64_t packed = rows <= kMatrixGroup ? rows : (most + kMatrixGroup - 1) / kMatrixGroup * kMatrixGroup;
-  return packed * prepared_cols(cols) / 2;
+  return packed * ((cols + kMostCols - 1) / kMostCols * kMostCols) / 2;
 }
 
 // Products of decoded rows with each other: y[r * y_stride + n] = x row r . w row n, over `cols` columns (a multiple of
