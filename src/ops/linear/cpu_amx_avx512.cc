@@ -75,7 +75,7 @@ class MatrixMultiplier {
     const int64_t rows = inputs_.rows();
     if (inputs_.good_rows() == 0) return by_vectors(first, rows, 0, range_.count);
     load_shapes(tile_shapes(inputs_.packed_rows(0)));
-    const bool any_bad = rows > kGroup / 2 ? double_panels() : few_panels();
+    const bool any_bad = rows > kGroup / 2 ? many_panels() : few_panels();
     release();
     if (any_bad) replace_bad_outputs();
     if (inputs_.good_rows() == rows) return;
@@ -98,7 +98,10 @@ class MatrixMultiplier {
 
     // An item's place, with its scales loaded. Beyond the last panel there is nothing to decode.
     Source(const MatrixMultiplier& of, Decoder& decoder, const Item& item)
-        : weights(decoder), first(of.range_.first + item.output), count(of.range_.count - item.output), line(item.line) {
+        : weights(decoder),
+          first(of.range_.first + item.output),
+          count(of.range_.count - item.output),
+          line(item.line) {
       if (count <= 0) return;
       lines = std::min(kLines, weights.lines() - line);
       usual = count >= outputs && lines == kLines && weights.whole(line + lines - 1);
@@ -110,11 +113,12 @@ class MatrixMultiplier {
 
     // Decodes the o-th output's weights to a row.
     [[gnu::always_inline]] void decode(int64_t o, Step* to, int64_t row) const {
-      if (usual) [[likely]] return weights.template decode<kLines>(first + o, o, line, later, to, row);
+      if (usual) [[likely]]
+        return weights.template decode<kLines>(first + o, o, line, later, to, row);
       if (lines > 0) decode_some(o, to, row);
     }
     [[gnu::noinline]] void decode_some(int64_t o, Step* to, int64_t row) const {
-      if (o < count) return weights.template decode_some<kLines>(first + o, o, line, lines, to, row);
+      if (o < count) return weights.decode_some(first + o, o, line, lines, later, to, row);
       for (int64_t s = 0; s < lines * kLineSteps; ++s) _mm512_store_si512(to[s][row], _mm512_setzero_si512());
     }
 
@@ -129,11 +133,19 @@ class MatrixMultiplier {
 
   // ---- few rows: sixteen outputs at a time; returns whether some weights were bad ----
 
+  // Items of eight steps leave L1 room for the codes, more are better for MXFP4. Best are those that rows are multiples
+  // of.
   bool few_panels() const {
+    const int64_t steps = range_.weight.cols / kStep;
     if constexpr (format == WeightFormat::mxfp4) {
-      if (range_.weight.cols % (16 * kStep) == 0) return panels<16>();
+      if (steps % 16 == 0) return panels<16>();
+      if (steps % 8 == 0) return panels<8>();
+      if (steps % 12 == 0) return panels<12>();
+    } else {
+      if (steps % 8 == 0) return panels<8>();
+      if (steps % 6 == 0) return panels<6>();
     }
-    return panels<8>();
+    return panels<16>();
   }
 
   // `kFewSteps` are those of an item.
@@ -142,7 +154,8 @@ class MatrixMultiplier {
     using FewSource = Source<kGroup, kFewSteps>;
     alignas(64) Step steps[2][kFewSteps];
     Decoder weights(range_.weight);
-    const int64_t items = (range_.count + kGroup - 1) / kGroup * ((weights.lines() + FewSource::kLines - 1) / FewSource::kLines);
+    const int64_t items =
+        (range_.count + kGroup - 1) / kGroup * ((weights.lines() + FewSource::kLines - 1) / FewSource::kLines);
     Item decoded, added;
     for (int64_t n = 0; n <= items; ++n) {
       const FewSource source(*this, weights, decoded);
@@ -150,7 +163,8 @@ class MatrixMultiplier {
       const uint32_t* inputs = inputs_.packed(0, added.line * kLineSteps);
       if (n > 0 && added.line == 0) _tile_zero(0);
       for (int64_t s = 0; s < kFewSteps; ++s, inputs += kPairs * inputs_.rows()) {
-        for (int64_t o = s * kGroup / kFewSteps; o < (s + 1) * kGroup / kFewSteps; ++o) source.decode(o, steps[n % 2], o);
+        for (int64_t o = s * kGroup / kFewSteps; o < (s + 1) * kGroup / kFewSteps; ++o)
+          source.decode(o, steps[n % 2], o);
         if (s >= added_steps) continue;
         _tile_loadd(4, steps[(n + 1) % 2][s], 64);
         _tile_loadd(6, inputs, 4 * inputs_.rows());
@@ -171,17 +185,24 @@ class MatrixMultiplier {
   }
 
   // ---- more rows: two groups of outputs and two of rows at a time, so that the units get four products out of four
-  // tiles. Weights of eight steps stay in L1 for all rows; the sums of more than two groups wait in memory while others
+  // tiles. Weights of some steps stay in L1 for all rows; the sums of more than two groups wait in memory while others
   // take their turn. ----
 
-  static constexpr int64_t kManySteps = 8;
-  static constexpr int64_t kManyLines = kManySteps / kLineSteps;
+  template <int64_t kManySteps>
   using Weights = Step[2][kManySteps];                 // [groups of outputs]
   using Sums = float[kMostGroups][2][kGroup][kGroup];  // [groups of rows][groups of outputs][outputs][rows]
 
+  bool many_panels() const {
+    const int64_t steps = range_.weight.cols / kStep;
+    constexpr int64_t kOther = format == WeightFormat::mxfp4 ? 12 : 6;
+    return steps % 8 != 0 && steps % kOther == 0 ? double_panels<kOther>() : double_panels<8>();
+  }
+
+  template <int64_t kManySteps>
   GANNET_AMX bool double_panels() const {
     constexpr int64_t kOutputs = 2 * kGroup;
-    alignas(64) Weights steps[2];
+    constexpr int64_t kManyLines = kManySteps / kLineSteps;
+    alignas(64) Weights<kManySteps> steps[2];
     alignas(64) Sums sums;
     Decoder weights(range_.weight);
     const int64_t turns = (inputs_.row_groups() + 1) / 2 * kManySteps;
@@ -192,7 +213,7 @@ class MatrixMultiplier {
       for (int64_t o = 0, turn = 0; o < kOutputs; ++o) {
         source.decode(o, steps[n % 2][o / kGroup], o % kGroup);
         for (; n > 0 && turn < (o + 1) * turns / kOutputs; ++turn) {
-          add_turn(added.line, weights.lines(), turn, steps[(n + 1) % 2], sums);
+          add_turn<kManySteps>(added.line, weights.lines(), turn, steps[(n + 1) % 2], sums);
         }
       }
       decoded.advance(kOutputs, kManyLines, weights.lines());
@@ -204,7 +225,10 @@ class MatrixMultiplier {
   }
 
   // A turn is a step of an item for two groups of rows; all steps of two groups come before those of the next two.
-  GANNET_AMX void add_turn(int64_t line, int64_t all_lines, int64_t turn, const Weights& weights, Sums& sums) const {
+  template <int64_t kManySteps>
+  GANNET_AMX void add_turn(int64_t line, int64_t all_lines, int64_t turn, const Weights<kManySteps>& weights,
+                           Sums& sums) const {
+    constexpr int64_t kManyLines = kManySteps / kLineSteps;
     const int64_t s = turn % kManySteps;
     const int64_t lines = std::min(kManyLines, all_lines - line);
     const int64_t steps = lines * kLineSteps;

@@ -10,8 +10,8 @@
 #include "ops/linear/weights_amx.h"
 #include "ops/matrix_units.h"
 
-// What the matrix units get of the inputs. Only files named *amx_avx512.cc may include this; as in ops/simd.h, everything
-// has internal linkage.
+// What the matrix units get of the inputs. Only files named *amx_avx512.cc may include this; as in ops/simd.h,
+// everything has internal linkage.
 
 namespace gannet::ops {
 namespace {
@@ -128,9 +128,8 @@ class PackedInputs {
 
   // Of two groups of columns the even ones are a step and the odd ones the next.
   __m512i split_pairs(const float* x, int64_t step, InputCheck& check) const {
-    alignas(64) static constexpr uint16_t kUpper[32] = {
-        1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
-        33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+    alignas(64) static constexpr uint16_t kUpper[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+                                                        33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
     const __m512i first = columns(x, step / 2 * 2, step % 2);
     const __m512i second = columns(x, step / 2 * 2 + 1, step % 2);
     const __m512i both = _mm512_permutex2var_epi16(first, _mm512_load_si512(kUpper), second);

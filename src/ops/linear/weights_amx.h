@@ -11,9 +11,9 @@
 // How weights of each format become the bf16 that the matrix units take. Only files named *amx_avx512.cc may include
 // this; as in ops/simd.h, everything has internal linkage.
 //
-// A line is 64 bytes of one output's codes, of which the last of a row may be shorter. It makes 1, 2 or 4 steps, rows of
-// 32 bf16 values each. Every weight that is not f32 is exactly a bf16 value; decoders remember whether there were some
-// that the units may not have (NaN, or subnormal with its scale), which `good` then tells of one output.
+// A line is 64 bytes of one output's codes, of which the last of a row may be shorter. It makes 1, 2 or 4 steps, rows
+// of 32 bf16 values each. Every weight that is not f32 is exactly a bf16 value; decoders remember whether there were
+// some that the units may not have (NaN, or subnormal with its scale), which `good` then tells of one output.
 //
 // The vectors' two ports bound decoding. Shifts, comparisons, largest and saturated values take the first, a look-up of
 // 16 bits takes both; products with powers of two shift as well and take either.
@@ -125,18 +125,20 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
   template <int64_t lines>
   void load_scales(int64_t, int64_t, int64_t) {}
 
-  // Writes whole lines of an output, of those for which the decoder is ready the o-th, to a row of each step, and fetches
-  // what lies `later` bytes behind each.
+  // Writes whole lines of an output, of those for which the decoder is ready the o-th, to a row of each step, and
+  // fetches what lies `later` bytes behind each.
   template <int64_t lines>
   [[gnu::always_inline]] void decode(int64_t output, int64_t, int64_t line, int64_t later, Step* to, int64_t row) {
-    static_assert(lines == 2 || lines == 4);
+    static_assert(lines >= 2 && lines <= 4);
     const uint8_t* from = codes(output) + line * kLine;
     const uint8_t* scales = scale_ + output * groups_ + line * kLineSteps;
-    alignas(32) uint64_t less[lines];
-    if constexpr (lines == 4) {
-      take_scales(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)), less);
-    } else {
+    alignas(32) uint64_t less[lines == 2 ? 2 : 4];
+    if constexpr (lines == 2) {
       take_scales(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales)), less);
+    } else if constexpr (lines == 3) {
+      take_scales(_mm_mask_loadu_epi8(_mm_set1_epi8(127), 0x0fff, scales), less);
+    } else {
+      take_scales(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)), less);
     }
     GANNET_UNROLL
     for (int64_t l = 0; l < lines; ++l) {
@@ -145,16 +147,16 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
     }
   }
   // The same of any number of lines, the last of which may be short.
-  template <int64_t lines>
-  void decode_some(int64_t output, int64_t, int64_t line, int64_t count, Step* to, int64_t row) {
+  void decode_some(int64_t output, int64_t, int64_t line, int64_t count, int64_t later, Step* to, int64_t row) {
     alignas(32) uint64_t less[4];
     take_scales(scales_at(output, line), less);
-    for (int64_t l = 0; l < count; ++l) decode_line(codes_at(output, line + l, 0), less[l], to + l * kLineSteps, row);
+    for (int64_t l = 0; l < count; ++l) {
+      fetch(codes(output) + (line + l) * kLine + later);
+      decode_line(codes_at(output, line + l, 0), less[l], to + l * kLineSteps, row);
+    }
   }
 
-  bool any_bad() const {
-    return _mm256_cmpgt_epu16_mask(most_less_, _mm256_set1_epi16(kMostScale - kLeastScale)) != 0;
-  }
+  bool any_bad() const { return _mm256_cmpgt_epu16_mask(most_less_, _mm256_set1_epi16(kMostScale - kLeastScale)) != 0; }
   bool good(int64_t output) const {
     for (int64_t line = 0; line < lines_; line += 4) {
       if (bad_scales(scales_at(output, line))) return false;
@@ -189,15 +191,15 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
   }
 
   // Twice, since the look-up takes five bits.
-  alignas(64) static constexpr uint16_t kValues[32] = {
-      0x0000, 0x5e80, 0x5f00, 0x5f40, 0x5f80, 0x5fc0, 0x6000, 0x6040, 0x0000, 0xde80, 0xdf00,
-      0xdf40, 0xdf80, 0xdfc0, 0xe000, 0xe040, 0x0000, 0x5e80, 0x5f00, 0x5f40, 0x5f80, 0x5fc0,
-      0x6000, 0x6040, 0x0000, 0xde80, 0xdf00, 0xdf40, 0xdf80, 0xdfc0, 0xe000, 0xe040};
+  alignas(64) static constexpr uint16_t kValues[32] = {0x0000, 0x5e80, 0x5f00, 0x5f40, 0x5f80, 0x5fc0, 0x6000, 0x6040,
+                                                       0x0000, 0xde80, 0xdf00, 0xdf40, 0xdf80, 0xdfc0, 0xe000, 0xe040,
+                                                       0x0000, 0x5e80, 0x5f00, 0x5f40, 0x5f80, 0x5fc0, 0x6000, 0x6040,
+                                                       0x0000, 0xde80, 0xdf00, 0xdf40, 0xdf80, 0xdfc0, 0xe000, 0xe040};
   // In each 128 bits the bytes of one group's two, out of four groups'.
-  alignas(64) static constexpr uint16_t kSpread[32] = {
-      0x0100, 0x0100, 0x0100, 0x0100, 0x0100, 0x0100, 0x0100, 0x0100, 0x0302, 0x0302, 0x0302,
-      0x0302, 0x0302, 0x0302, 0x0302, 0x0302, 0x0504, 0x0504, 0x0504, 0x0504, 0x0504, 0x0504,
-      0x0504, 0x0504, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706};
+  alignas(64) static constexpr uint16_t kSpread[32] = {0x0100, 0x0100, 0x0100, 0x0100, 0x0100, 0x0100, 0x0100, 0x0100,
+                                                       0x0302, 0x0302, 0x0302, 0x0302, 0x0302, 0x0302, 0x0302, 0x0302,
+                                                       0x0504, 0x0504, 0x0504, 0x0504, 0x0504, 0x0504, 0x0504, 0x0504,
+                                                       0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706};
 
   const __m512i values_ = kept(kValues);
   const __m512i spread_ = kept(kSpread);
@@ -207,9 +209,9 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
   __m256i most_less_ = _mm256_setzero_si256();
 };
 
-// FP8: 64 codes at a time, the even ones and the odd ones. Seven bits of E4M3 are the exponent and mantissa of a bf16 that
-// is 2^120 too small; a product with 16 or nothing brings them and the sign to their places. Rows with codes that are
-// zero, subnormal or NaN take a longer way.
+// FP8: 64 codes at a time, the even ones and the odd ones. Seven bits of E4M3 are the exponent and mantissa of a bf16
+// that is 2^120 too small; a product with 16 or nothing brings them and the sign to their places. Rows with codes that
+// are zero, subnormal or NaN take a longer way.
 template <>
 class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
  public:
@@ -225,30 +227,13 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
 
   template <int64_t lines>
   [[gnu::always_inline]] void decode(int64_t output, int64_t o, int64_t line, int64_t later, Step* to, int64_t row) {
-    const uint8_t* from = codes(output) + line * kLine;
-    const __m512i* bias = bias_of(o);
-    __m512i most = _mm512_setzero_si512();
-    GANNET_UNROLL
-    for (int64_t l = 0; l < lines; ++l) {
-      fetch(from + l * kLine + later);
-      const __m512i bytes = _mm512_loadu_si512(from + l * kLine);
-      most = _mm512_max_epu8(most, _mm512_sub_epi8(_mm512_add_epi8(bytes, bytes), sixteens_));
-      _mm512_store_si512(to[2 * l][row], value(_mm512_maddubs_epi16(even_, bytes), bias[l]));
-      _mm512_store_si512(to[2 * l + 1][row], value(_mm512_maddubs_epi16(odd_, bytes), bias[l]));
-    }
-    if (_mm512_cmpgt_epu8_mask(most, largest_) == 0) [[likely]] return;
-    decode_some<lines>(output, o, line, lines, to, row);
+    decode_whole(output, o, line, lines, later, to, row);
   }
-
-  template <int64_t lines>
-  [[gnu::noinline]] void decode_some(int64_t output, int64_t o, int64_t line, int64_t count, Step* to, int64_t row) {
-    const __m512i* bias = bias_of(o);
-    for (int64_t l = 0; l < count; ++l) {
-      const __m512i bytes = codes_at(output, line + l, kOne);
-      any_bad_ |= has_nan(bytes);
-      _mm512_store_si512(to[2 * l][row], with_subnormal(_mm512_slli_epi16(bytes, 8), bias[l]));
-      _mm512_store_si512(to[2 * l + 1][row], with_subnormal(bytes, bias[l]));
-    }
+  [[gnu::noinline]] void decode_some(int64_t output, int64_t o, int64_t line, int64_t count, int64_t later, Step* to,
+                                     int64_t row) {
+    const int64_t wholes = whole(line + count - 1) ? count : count - 1;
+    decode_whole(output, o, line, wholes, later, to, row);
+    if (wholes < count) decode_unusual(output, o, line, wholes, count, to, row);
   }
 
   bool any_bad() const { return any_bad_; }
@@ -289,6 +274,36 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
     return _mm512_add_epi16(_mm512_and_si512(bits, bits_), bias);
   }
 
+  [[gnu::always_inline]] void decode_whole(int64_t output, int64_t o, int64_t line, int64_t count, int64_t later,
+                                           Step* to, int64_t row) {
+    const uint8_t* from = codes(output) + line * kLine;
+    const __m512i* bias = bias_of(o);
+    __m512i most = _mm512_setzero_si512();
+    GANNET_UNROLL
+    for (int64_t l = 0; l < count; ++l) {
+      fetch(from + l * kLine + later);
+      const __m512i bytes = _mm512_loadu_si512(from + l * kLine);
+      most = _mm512_max_epu8(most, _mm512_sub_epi8(_mm512_add_epi8(bytes, bytes), sixteens_));
+      _mm512_store_si512(to[2 * l][row], value(_mm512_maddubs_epi16(even_, bytes), bias[l]));
+      _mm512_store_si512(to[2 * l + 1][row], value(_mm512_maddubs_epi16(odd_, bytes), bias[l]));
+    }
+    if (_mm512_cmpgt_epu8_mask(most, largest_) == 0) [[likely]]
+      return;
+    decode_unusual(output, o, line, 0, count, to, row);
+  }
+
+  // Lines [first, end) from `line` on, whatever they hold.
+  [[gnu::noinline]] void decode_unusual(int64_t output, int64_t o, int64_t line, int64_t first, int64_t end, Step* to,
+                                        int64_t row) {
+    const __m512i* bias = bias_of(o);
+    for (int64_t l = first; l < end; ++l) {
+      const __m512i bytes = codes_at(output, line + l, kOne);
+      any_bad_ |= has_nan(bytes);
+      _mm512_store_si512(to[2 * l][row], with_subnormal(_mm512_slli_epi16(bytes, 8), bias[l]));
+      _mm512_store_si512(to[2 * l + 1][row], with_subnormal(bytes, bias[l]));
+    }
+  }
+
   static bool has_nan(__m512i bytes) {
     const __m512i size = _mm512_and_si512(bytes, _mm512_set1_epi8(0x7f));
     return _mm512_cmpeq_epi8_mask(size, _mm512_set1_epi8(0x7f)) != 0;
@@ -327,24 +342,10 @@ class LineDecoder<WeightFormat::bf16> : public WeightLines<WeightFormat::bf16> {
 
   template <int64_t lines>
   [[gnu::always_inline]] void decode(int64_t output, int64_t, int64_t line, int64_t later, Step* to, int64_t row) {
-    const uint8_t* from = codes(output) + line * kLine;
-    __m512i least = least_;
-    GANNET_UNROLL
-    for (int64_t l = 0; l < lines; ++l) {
-      fetch(from + l * kLine + later);
-      const __m512i values = _mm512_loadu_si512(from + l * kLine);
-      least = _mm512_min_epu16(least, size_less_one(values));
-      _mm512_store_si512(to[l][row], values);
-    }
-    least_ = least;
+    decode_lines(output, line, lines, later, to, row);
   }
-  template <int64_t lines>
-  void decode_some(int64_t output, int64_t, int64_t line, int64_t count, Step* to, int64_t row) {
-    for (int64_t l = 0; l < count; ++l) {
-      const __m512i values = codes_at(output, line + l, 0);
-      least_ = _mm512_min_epu16(least_, size_less_one(values));
-      _mm512_store_si512(to[l][row], values);
-    }
+  void decode_some(int64_t output, int64_t, int64_t line, int64_t count, int64_t later, Step* to, int64_t row) {
+    decode_lines(output, line, count, later, to, row);  // none is short
   }
 
   bool any_bad() const { return too_small(least_); }
@@ -357,6 +358,20 @@ class LineDecoder<WeightFormat::bf16> : public WeightLines<WeightFormat::bf16> {
   }
 
  private:
+  [[gnu::always_inline]] void decode_lines(int64_t output, int64_t line, int64_t count, int64_t later, Step* to,
+                                           int64_t row) {
+    const uint8_t* from = codes(output) + line * kLine;
+    __m512i least = least_;
+    GANNET_UNROLL
+    for (int64_t l = 0; l < count; ++l) {
+      fetch(from + l * kLine + later);
+      const __m512i values = _mm512_loadu_si512(from + l * kLine);
+      least = _mm512_min_epu16(least, size_less_one(values));
+      _mm512_store_si512(to[l][row], values);
+    }
+    least_ = least;
+  }
+
   // Zero becomes the largest.
   static __m512i size_less_one(__m512i values) {
     return _mm512_sub_epi16(_mm512_and_si512(values, _mm512_set1_epi16(0x7fff)), _mm512_set1_epi16(1));
