@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -31,7 +32,8 @@ struct Options {
 struct Measured {
   ops::Benchmark benchmark;
   Simd simd;
-  ops::BenchTime time;
+  ops::BenchTime time{};
+  double read = 0;  // bytes a second of reading alone, in turn with the op
 };
 
 const char* variant(Simd simd) {
@@ -55,7 +57,7 @@ std::vector<Measured> chosen(const std::string& filter, bool all_variants, ops::
     for (const Simd simd : variants(benchmark, all_variants)) {
       const auto name =
           fmt::format("{} {} {} rows {}", benchmark.kernel, variant(simd), benchmark.shape, benchmark.rows);
-      if (name.find(filter) != std::string::npos) result.push_back({benchmark, simd, {}});
+      if (name.find(filter) != std::string::npos) result.push_back({.benchmark = benchmark, .simd = simd});
     }
   }
   return result;
@@ -69,27 +71,36 @@ double giga_operations(const Measured& m) {
   return m.benchmark.operations / m.time.median / 1e9;
 }
 
-std::string as_table(const std::vector<Measured>& results, double read, int64_t threads) {
+// The median of what was measured beside each op.
+double median_read(const std::vector<Measured>& results) {
+  std::vector<double> reads;
+  for (const Measured& m : results) reads.push_back(m.read);
+  std::nth_element(reads.begin(), reads.begin() + std::ssize(reads) / 2, reads.end());
+  return reads[reads.size() / 2];
+}
+
+std::string as_table(const std::vector<Measured>& results, int64_t threads) {
   std::string text = fmt::format(
       "{}, {} threads. Reading alone: {:.1f} GB/s, the median of calls of 8 MiB a thread.\n"
-      "Every call takes other weights out of {:.1f} GiB; GB/s counts them once. us, GB/s, read (part of reading alone) "
-      "and\n"
-      "GFLOP/s are of the median call, best of the fastest; calls that were preempted do not count unless quiet is < "
-      "5.\n\n"
+      "Every call takes other weights out of {:.1f} GiB; GB/s counts them once. us, GB/s, read (part of reading "
+      "alone,\n"
+      "which takes turns with the op) and GFLOP/s are of the median call, best of the fastest; calls that were "
+      "preempted\n"
+      "do not count unless quiet is < 5.\n\n"
       "{:<13} {:<11} {:<23} {:>5} {:>9} {:>7} {:>6} {:>9} {:>10} {:>6}\n",
-      processor_name(), threads, read / 1e9, static_cast<double>(kArenaBytes) / (int64_t{1} << 30), "kernel", "variant",
-      "shape", "rows", "us", "GB/s", "read", "GFLOP/s", "best GB/s", "quiet");
+      processor_name(), threads, median_read(results) / 1e9, static_cast<double>(kArenaBytes) / (int64_t{1} << 30),
+      "kernel", "variant", "shape", "rows", "us", "GB/s", "read", "GFLOP/s", "best GB/s", "quiet");
   for (const Measured& m : results) {
     const double speed = giga_bytes(m, m.time.median);
     fmt::format_to(std::back_inserter(text),
                    "{:<13} {:<11} {:<23} {:>5} {:>9.0f} {:>7.2f} {:>5.0f}% {:>9.1f} {:>10.2f} {:>6}\n",
                    m.benchmark.kernel, variant(m.simd), m.benchmark.shape, m.benchmark.rows, m.time.median * 1e6, speed,
-                   100 * speed * 1e9 / read, giga_operations(m), giga_bytes(m, m.time.best), m.time.quiet_calls);
+                   100 * speed * 1e9 / m.read, giga_operations(m), giga_bytes(m, m.time.best), m.time.quiet_calls);
   }
   return text;
 }
 
-std::string as_json(const std::vector<Measured>& results, double read, int64_t threads) {
+std::string as_json(const std::vector<Measured>& results, int64_t threads) {
   ordered_json list = ordered_json::array();
   for (const Measured& m : results) {
     list.push_back({{"kernel", m.benchmark.kernel},
@@ -102,11 +113,14 @@ std::string as_json(const std::vector<Measured>& results, double read, int64_t t
                     {"best_s", m.time.best},
                     {"bytes", m.benchmark.bytes},
                     {"gb_per_s", giga_bytes(m, m.time.median)},
-                    {"of_read", giga_bytes(m, m.time.median) * 1e9 / read},
+                    {"read_gb_per_s", m.read / 1e9},
+                    {"of_read", giga_bytes(m, m.time.median) * 1e9 / m.read},
                     {"gflop_per_s", giga_operations(m)}});
   }
-  const ordered_json result = {
-      {"processor", processor_name()}, {"threads", threads}, {"read_gb_per_s", read / 1e9}, {"results", list}};
+  const ordered_json result = {{"processor", processor_name()},
+                               {"threads", threads},
+                               {"read_gb_per_s", median_read(results) / 1e9},
+                               {"results", list}};
   return result.dump(2) + "\n";
 }
 
@@ -124,13 +138,16 @@ Status bench_ops(const Options& options) {
   ops::BenchArena arena(kArenaBytes);
   auto results = chosen(options.filter, options.variants == "all", arena);
   if (results.empty()) return invalid_input("--filter {}: no benchmark has that in its name", options.filter);
-  const double read = read_bandwidth({.pool = &pool}, arena);
+  const ops::Benchmark reading = ops::reading_alone({.pool = &pool}, arena);
   ProgressLine progress("benchmarks");
   for (size_t i = 0; i < results.size(); ++i) {
     progress(static_cast<int64_t>(i), std::ssize(results));
-    results[i].time = time_benchmark(results[i].benchmark, {.pool = &pool, .simd = results[i].simd});
+    const Device device{.pool = &pool, .simd = results[i].simd};
+    const auto times = ops::time_benchmarks({&results[i].benchmark, &reading}, device);
+    results[i].time = times[0];
+    results[i].read = reading.bytes / times[1].median;
   }
-  return write_output(options.model.json ? as_json(results, read, threads) : as_table(results, read, threads));
+  return write_output(options.model.json ? as_json(results, threads) : as_table(results, threads));
 }
 
 }  // namespace

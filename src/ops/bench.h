@@ -55,8 +55,12 @@ struct BenchTime {
   double best = 0;
 };
 BenchTime time_benchmark(const Benchmark& benchmark, const Device& device);
+// Of several that take turns, a call each, so that whatever slows the machine down slows all of them.
+std::vector<BenchTime> time_benchmarks(const std::vector<const Benchmark*>& benchmarks, const Device& device);
 
-// Bytes a second that all threads together read from the arena when they only add them up, 8 MiB a thread and call.
+// All threads together read from the arena and only add up what they read, 8 MiB a thread and call.
+Benchmark reading_alone(const Device& device, BenchArena& arena);
+// Bytes a second of that.
 double read_bandwidth(const Device& device, BenchArena& arena);
 
 }  // namespace gannet::ops
