@@ -43,15 +43,16 @@ int64_t ceil_div(int64_t n, int64_t by) {
 }
 
 // Rows that each thread is worth giving, where it takes all outputs for them; 0: threads share the outputs. Every
-// thread packs the rows that it takes for the matrix units and decodes the weights that it takes once for kMatrixRows
+// thread packs the rows that it takes for the matrix units and decodes the weights that it takes once for matrix_rows
 // of them.
 int64_t rows_a_thread(const WeightMatrix& weight, int64_t outputs, int64_t rows, int64_t threads) {
   constexpr int64_t kPacking = 7;  // of a value, in halves of what decoding a weight takes
   constexpr int64_t kDecoding = 2;
+  const int64_t most = matrix_rows(weight.cols);
   const int64_t share = ceil_div(ceil_div(rows, threads), kMatrixGroup) * kMatrixGroup;
   if (weight.format == WeightFormat::f32 || share >= rows) return 0;
-  const int64_t by_outputs = kPacking * rows + kDecoding * ceil_div(outputs, threads) * ceil_div(rows, kMatrixRows);
-  const int64_t by_rows = kPacking * share + kDecoding * outputs * ceil_div(share, kMatrixRows);
+  const int64_t by_outputs = kPacking * rows + kDecoding * ceil_div(outputs, threads) * ceil_div(rows, most);
+  const int64_t by_rows = kPacking * share + kDecoding * outputs * ceil_div(share, most);
   return by_rows < by_outputs ? share : 0;
 }
 

@@ -43,8 +43,9 @@ class MatrixMultiplier {
   explicit MatrixMultiplier(const LinearRange& range) : ranges_(range), inputs_(range) {}
 
   void run() {
-    for (int64_t row = 0; row < ranges_.rows; row += kMatrixRows) {
-      inputs_.pack(row, std::min(kMatrixRows, ranges_.rows - row));
+    const int64_t most = matrix_rows(ranges_.weight.cols);
+    for (int64_t row = 0; row < ranges_.rows; row += most) {
+      inputs_.pack(row, std::min(most, ranges_.rows - row));
       for (const LinearRange* next = &ranges_; next != nullptr; next = next->also) {
         range_ = *next;
         range_.x = ranges_.x;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/device.h"
@@ -32,12 +33,18 @@ struct LinearRange {
   const LinearRange* also = nullptr;
 };
 
-// Rows whose inputs the matrix units take at a time, in groups of which all are full where there are several.
+// Rows whose inputs the matrix units take at a time, in groups of which all are full where there are several: at most
+// kMatrixRows, and no more than leave half of L2 (2 MiB where there are matrix units) to other things.
 inline constexpr int64_t kMatrixRows = 128;
 inline constexpr int64_t kMatrixGroup = 16;
+inline int64_t matrix_rows(int64_t cols) {
+  constexpr int64_t kInputBytes = int64_t{1} << 20;  // of bf16
+  const int64_t groups = kInputBytes / (2 * kMatrixGroup * (cols > 0 ? cols : 1));
+  return kMatrixGroup * std::clamp<int64_t>(groups, 4, kMatrixRows / kMatrixGroup);
+}
 inline int64_t workspace_words(int64_t rows, int64_t cols) {
   constexpr int64_t kMostCols = 128;  // whose weights share a line of 64 bytes
-  const int64_t most = rows < kMatrixRows ? rows : kMatrixRows;
+  const int64_t most = std::min(rows, matrix_rows(cols));
   const int64_t packed = rows <= kMatrixGroup ? rows : (most + kMatrixGroup - 1) / kMatrixGroup * kMatrixGroup;
   return packed * ((cols + kMostCols - 1) / kMostCols * kMostCols) / 2;
 }
