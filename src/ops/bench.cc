@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <random>
 #include <thread>
 
@@ -43,6 +44,32 @@ uint64_t sum_words(const uint64_t* words, int64_t count) {
   uint64_t total = 0;
   for (const uint64_t sum : sums) total += sum;
   return total;
+}
+
+// Seconds that each call took, and those of the calls that were not preempted.
+struct Calls {
+  std::vector<double> quiet, all;
+};
+
+// One call. Or, beside others, calls for half a millisecond; the first of several does not count, since it finds the
+// others' data in the caches.
+void take_turn(const Benchmark& benchmark, const Device& device, bool others, Calls& calls) {
+  constexpr double kTurn = 5e-4;
+  const auto start = std::chrono::steady_clock::now();
+  bool warm = !others;
+  do {
+    const int64_t before = preemptions();
+    const auto call = std::chrono::steady_clock::now();
+    benchmark.run(device);
+    const double seconds = seconds_since(call);
+    const bool quiet = preemptions() == before;
+    if (warm || seconds >= kTurn) {
+      calls.all.push_back(seconds);
+      if (quiet) calls.quiet.push_back(seconds);
+    }
+    warm = true;
+    if (!quiet) std::this_thread::sleep_for(std::chrono::milliseconds(2));  // comes back with a whole time slice
+  } while (others && seconds_since(start) < kTurn);
 }
 
 }  // namespace
@@ -96,33 +123,21 @@ BenchTime time_benchmark(const Benchmark& benchmark, const Device& device) {
 }
 
 std::vector<BenchTime> time_benchmarks(const std::vector<const Benchmark*>& benchmarks, const Device& device) {
-  constexpr size_t kEnough = 1000;
+  constexpr int64_t kEnough = 1000;
   constexpr double kSeconds = 0.25;   // enough where nothing disturbs
   constexpr double kMostSeconds = 1;  // for a quiet moment on a busy machine
   constexpr size_t kFewest = 5;
-  struct Calls {
-    std::vector<double> quiet, all;
-  };
   std::vector<Calls> calls(benchmarks.size());
   for (const Benchmark* benchmark : benchmarks) benchmark->run(device);
-  size_t fewest_quiet = 0;
+  const auto least = [&](const std::vector<double> Calls::* of) {
+    size_t count = SIZE_MAX;
+    for (const Calls& each : calls) count = std::min(count, (each.*of).size());
+    return count;
+  };
   const auto start = std::chrono::steady_clock::now();
-  for (size_t round = 0; round < kFewest || (round < kEnough && seconds_since(start) < kSeconds) ||
-                         (fewest_quiet < kFewest && seconds_since(start) < kMostSeconds);
-       ++round) {
-    fewest_quiet = round + 1;
-    for (size_t i = 0; i < benchmarks.size(); ++i) {
-      const int64_t before = preemptions();
-      const auto call = std::chrono::steady_clock::now();
-      benchmarks[i]->run(device);
-      calls[i].all.push_back(seconds_since(call));
-      if (preemptions() == before) {
-        calls[i].quiet.push_back(calls[i].all.back());
-      } else {
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));  // comes back with a whole time slice
-      }
-      fewest_quiet = std::min(fewest_quiet, calls[i].quiet.size());
-    }
+  while (least(&Calls::all) < kFewest || (least(&Calls::all) < kEnough && seconds_since(start) < kSeconds) ||
+         (least(&Calls::quiet) < kFewest && seconds_since(start) < kMostSeconds)) {
+    for (size_t i = 0; i < benchmarks.size(); ++i) take_turn(*benchmarks[i], device, benchmarks.size() > 1, calls[i]);
   }
   std::vector<BenchTime> times;
   for (Calls& of : calls) {

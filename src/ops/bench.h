@@ -55,7 +55,7 @@ struct BenchTime {
   double best = 0;
 };
 BenchTime time_benchmark(const Benchmark& benchmark, const Device& device);
-// Of several that take turns, a call each, so that whatever slows the machine down slows all of them.
+// Of several that take turns, so that whatever slows the machine down slows all of them.
 std::vector<BenchTime> time_benchmarks(const std::vector<const Benchmark*>& benchmarks, const Device& device);
 
 // All threads together read from the arena and only add up what they read, 8 MiB a thread and call.
