@@ -4,34 +4,13 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <thread>
 
+#include "base/test_machine.h"
+
 namespace gannet {
 namespace {
-
-namespace fs = std::filesystem;
-
-// A root directory with the files that a test writes.
-class Machine {
- public:
-  Machine() : root_(fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    fs::remove_all(root_);
-  }
-  ~Machine() { fs::remove_all(root_); }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
-
-  void write(const fs::path& file, const std::string& text) const {
-    fs::create_directories((root_ / file).parent_path());
-    std::ofstream(root_ / file) << text;
-  }
-  const fs::path& root() const { return root_; }
-
- private:
-  fs::path root_;
-};
 
 constexpr const char* kVersion2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
 constexpr const char* kVersion1 =
@@ -40,12 +19,12 @@ constexpr const char* kVersion1 =
     "32 23 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
 
 TEST(CpuQuota, NoFilesAreNoLimit) {
-  const Machine machine;
+  const TestMachine machine;
   EXPECT_EQ(cpu_quota(machine.root()), std::nullopt);
 }
 
 TEST(CpuQuota, Version2) {
-  const Machine machine;
+  const TestMachine machine;
   machine.write("proc/self/mountinfo", kVersion2);
   machine.write("proc/self/cgroup", "0::/system.slice/gannet.service\n");
   machine.write("sys/fs/cgroup/system.slice/gannet.service/cpu.max", "150000 100000\n");
@@ -55,7 +34,7 @@ TEST(CpuQuota, Version2) {
 }
 
 TEST(CpuQuota, TheLeastLimitOfTheGroupsAroundHolds) {
-  const Machine machine;
+  const TestMachine machine;
   machine.write("proc/self/mountinfo", kVersion2);
   machine.write("proc/self/cgroup", "0::/outer/middle/inner\n");
   machine.write("sys/fs/cgroup/outer/cpu.max", "200000 100000\n");
@@ -65,7 +44,7 @@ TEST(CpuQuota, TheLeastLimitOfTheGroupsAroundHolds) {
 }
 
 TEST(CpuQuota, Version1BesideAnEmptyVersion2) {
-  const Machine machine;
+  const TestMachine machine;
   machine.write("proc/self/mountinfo", kVersion1);
   machine.write("proc/self/cgroup", "5:cpuset:/\n4:cpu,cpuacct:/box\n0::/\n");
   machine.write("sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_quota_us", "300000\n");
@@ -76,7 +55,7 @@ TEST(CpuQuota, Version1BesideAnEmptyVersion2) {
 }
 
 TEST(CpuQuota, AContainersOwnGroupIsTheRootOfItsMount) {
-  const Machine machine;
+  const TestMachine machine;
   machine.write("proc/self/mountinfo", "30 23 0:26 /docker/ab /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu,cpuacct\n");
   machine.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n");
   machine.write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
@@ -87,7 +66,7 @@ TEST(CpuQuota, AContainersOwnGroupIsTheRootOfItsMount) {
 }
 
 TEST(CpuQuota, AMountOfAnotherGroupDoesNotCount) {
-  const Machine machine;
+  const TestMachine machine;
   machine.write("proc/self/mountinfo", std::string(kVersion2) + "40 23 0:26 /docker/ab /box rw - cgroup2 cgroup2 rw\n");
   machine.write("proc/self/cgroup", "0::/user.slice\n");
   machine.write("sys/fs/cgroup/user.slice/cpu.max", "400000 100000\n");
@@ -96,7 +75,7 @@ TEST(CpuQuota, AMountOfAnotherGroupDoesNotCount) {
 }
 
 TEST(CpuQuota, DamagedFilesAreNoLimit) {
-  const Machine machine;
+  const TestMachine machine;
   machine.write("proc/self/mountinfo", std::string("nonsense\n - \n") + kVersion2);
   machine.write("proc/self/cgroup", "nonsense\n0::\n0::/a\n");
   machine.write("sys/fs/cgroup/a/cpu.max", "100000\n");
@@ -104,7 +83,7 @@ TEST(CpuQuota, DamagedFilesAreNoLimit) {
 }
 
 TEST(Cores, ProcessorsOfOneCoreCountOnceAndComeLast) {
-  const Machine machine;
+  const TestMachine machine;
   for (int cpu = 0; cpu < 4; ++cpu) {  // 0 and 2 are one core, 1 and 3 the other
     machine.write("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list",
                   cpu % 2 == 0 ? "0,2\n" : "1,3\n");
@@ -116,7 +95,7 @@ TEST(Cores, ProcessorsOfOneCoreCountOnceAndComeLast) {
 }
 
 TEST(Cores, WithoutTopologyEveryProcessorIsOne) {
-  const Machine machine;
+  const TestMachine machine;
   EXPECT_EQ(count_cores({3, 5, 8}, machine.root()), 3);
   EXPECT_EQ(cores_first({3, 5, 8}, machine.root()), (std::vector<int>{3, 5, 8}));
 }

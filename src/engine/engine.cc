@@ -1,7 +1,5 @@
 #include "engine/engine.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/memory_limits.h"
 #include "engine/loaded_model.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
@@ -308,10 +307,11 @@ class BatchingEngine : public Engine {
   std::thread thread_;  // last: it uses everything above
 };
 
-// Room for four of the longest sequences, if they fit into a quarter of the memory, and for one in any case.
+// Room for four of the longest sequences, if they fit into a quarter of the memory that the process may take, and for
+// one in any case.
 int64_t default_cache_tokens(const Config& config, int64_t longest) {
   constexpr int64_t kSequences = 4;
-  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const auto memory = static_cast<double>(memory_limit().value_or(0));
   const double bytes = std::max(1.0, global_bytes_per_token(config));
   const auto fitting = static_cast<int64_t>(memory / 4 / bytes);
   return std::max(longest, std::min(kSequences * longest, fitting));

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "base/memory_limits.h"
 #include "base/thread_pool.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/synthetic_checkpoint.h"
@@ -297,23 +297,12 @@ std::unique_ptr<ThreadPool> make_threads(const ModelBenchOptions& options) {
   return std::make_unique<ThreadPool>(static_cast<int>(threads));
 }
 
-// Bytes that programs may still take; 0 when the system does not tell.
-int64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string name, unit; file >> name;) {
-    int64_t kib = 0;
-    if (file >> kib && name == "MemAvailable:") return kib * 1024;
-    std::getline(file, unit);
-  }
-  return 0;
-}
-
 Status check_memory(const Config& config, const ModelBenchOptions& options) {
   const int64_t bytes = synthetic_bytes(config, options.unique_experts);
-  const int64_t available = available_memory();
-  if (available == 0 || bytes < available) return {};
+  const auto available = available_memory();
+  if (!available || bytes < *available) return {};
   return failed("the weights take {:.1f} GiB of memory; {:.1f} GiB are available (fewer --unique-experts or --layers)",
-                static_cast<double>(bytes) / kGiB, static_cast<double>(available) / kGiB);
+                static_cast<double>(bytes) / kGiB, static_cast<double>(*available) / kGiB);
 }
 
 std::string describe_weights(const Config& config, const Config& part, const ModelBenchOptions& options) {
