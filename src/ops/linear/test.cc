@@ -102,8 +102,8 @@ void expect_right_everywhere(const Call& call) {
 }
 
 std::vector<int64_t> widths(WeightFormat format) {
-  if (format == WeightFormat::mxfp4) return {32, 64, 96, 512, 544, 1152};
-  return {1, 7, 31, 32, 33, 64, 65, 95, 96, 511, 512, 513, 1100};
+  if (format == WeightFormat::mxfp4) return {32, 64, 96, 256, 384, 512, 544, 1152};
+  return {1, 7, 31, 32, 33, 64, 65, 95, 96, 192, 256, 511, 512, 513, 1100};
 }
 
 TEST(Linear, MatchesTheSumInDoubleForAllFormatsAndShapes) {
@@ -162,27 +162,33 @@ TEST(Linear, NoRowsOrNoOutputsLeaveTheOutputAlone) {
   });
 }
 
+void expect_part_of_the_whole(WeightFormat format, int64_t cols, Random& random) {
+  const TestWeight weight = TestWeight::random(format, 77, cols, random);
+  for (const int64_t rows : {1, 4, 9}) {
+    Call call = random_call(weight, rows, random);
+    on_each_device([&](const Device& device) {
+      call.first = 0;
+      call.outputs = 77;
+      const auto whole = run(call, &device);
+      for (const auto& [first, outputs] : {std::pair{0, 1}, {5, 30}, {31, 2}, {33, 44}, {7, 64}, {76, 1}}) {
+        call.first = first;
+        call.outputs = outputs;
+        const auto part = run(call, &device);
+        for (int64_t r = 0; r < rows; ++r) {
+          expect_same_bits(std::span(part).subspan(r * outputs, outputs),
+                           std::span(whole).subspan(r * 77 + first, outputs));
+        }
+      }
+    });
+  }
+}
+
 TEST(Linear, PartOfTheOutputsEqualsThatPartOfTheWhole) {
   Random random(5);
   for (const WeightFormat format : kWeightFormats) {
-    SCOPED_TRACE(name_of(format));
-    const TestWeight weight = TestWeight::random(format, 77, 608, random);
-    for (const int64_t rows : {1, 4, 9}) {
-      Call call = random_call(weight, rows, random);
-      on_each_device([&](const Device& device) {
-        call.first = 0;
-        call.outputs = 77;
-        const auto whole = run(call, &device);
-        for (const auto& [first, outputs] : {std::pair{0, 1}, {5, 30}, {31, 2}, {33, 44}, {76, 1}}) {
-          call.first = first;
-          call.outputs = outputs;
-          const auto part = run(call, &device);
-          for (int64_t r = 0; r < rows; ++r) {
-            expect_same_bits(std::span(part).subspan(r * outputs, outputs),
-                             std::span(whole).subspan(r * 77 + first, outputs));
-          }
-        }
-      });
+    for (const int64_t cols : {192, 384, 608, 768}) {
+      SCOPED_TRACE(std::string(name_of(format)) + ", " + std::to_string(cols) + " columns");
+      expect_part_of_the_whole(format, cols, random);
     }
   }
 }
@@ -225,7 +231,7 @@ void expect_same_bits_whatever_the_batch(WeightFormat format, int64_t cols, Rand
 TEST(Linear, ARowDoesNotDependOnItsBatch) {
   Random random(6);
   for (const WeightFormat format : kWeightFormats) {
-    for (const int64_t cols : {1120, 1280}) {  // 35 groups of 32 columns, and 40
+    for (const int64_t cols : {384, 1120, 1280, 8192}) {  // 12, 35, 40 and 256 groups of 32 columns
       SCOPED_TRACE(std::string(name_of(format)) + ", " + std::to_string(cols) + " columns");
       expect_same_bits_whatever_the_batch(format, cols, random);
     }
