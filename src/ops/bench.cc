@@ -51,25 +51,26 @@ struct Calls {
   std::vector<double> quiet, all;
 };
 
-// One call. Or, beside others, calls for half a millisecond; the first of several does not count, since it finds the
-// others' data in the caches.
-void take_turn(const Benchmark& benchmark, const Device& device, bool others, Calls& calls) {
+// One call. Or, where benchmarks take turns, calls for half a millisecond; the first of several does not count, since
+// it finds another one's data in the caches.
+void take_turn(const Benchmark& benchmark, const Device& device, bool in_turn, Calls& calls) {
   constexpr double kTurn = 5e-4;
-  const auto start = std::chrono::steady_clock::now();
-  bool warm = !others;
+  double taken = 0;
+  bool counts = !in_turn;
   do {
     const int64_t before = preemptions();
     const auto call = std::chrono::steady_clock::now();
     benchmark.run(device);
     const double seconds = seconds_since(call);
     const bool quiet = preemptions() == before;
-    if (warm || seconds >= kTurn) {
+    taken += seconds;
+    if (counts || taken >= kTurn) {
       calls.all.push_back(seconds);
       if (quiet) calls.quiet.push_back(seconds);
     }
-    warm = true;
+    counts = true;
     if (!quiet) std::this_thread::sleep_for(std::chrono::milliseconds(2));  // comes back with a whole time slice
-  } while (others && seconds_since(start) < kTurn);
+  } while (in_turn && taken < kTurn);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ int64_t ceil_div(int64_t n, int64_t by) {
 // thread packs the rows that it takes for the matrix units and decodes the weights that it takes once for matrix_rows
 // of them.
 int64_t rows_a_thread(const WeightMatrix& weight, int64_t outputs, int64_t rows, int64_t threads) {
-  constexpr int64_t kPacking = 7;  // of a value, in halves of what decoding a weight takes
+  constexpr int64_t kPacking = 10;  // of a value, in halves of what decoding a weight takes
   constexpr int64_t kDecoding = 2;
   const int64_t most = matrix_rows(weight.cols);
   const int64_t share = ceil_div(ceil_div(rows, threads), kMatrixGroup) * kMatrixGroup;

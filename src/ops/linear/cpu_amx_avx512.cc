@@ -14,9 +14,9 @@
 // weight that is not f32 is exactly a bf16 value, and so are inputs behind Q8 or rounded to bf16, so nothing is lost.
 //
 // The units take subnormal numbers for zero. A row with a value that is no bf16, or is far from one in size, and an
-// output with a weight like that (or NaN) therefore go through the vectors' loops. Both are properties of the row or
-// the output alone, and the units add the columns of each product in the same order whatever is beside it: a row's
-// result does not depend on its batch.
+// output with a weight or scale like that (or NaN) therefore go through the vectors' loops. Both are properties of the
+// row or the output alone, and the units add the columns of each product in the same order whatever is beside it: a
+// row's result does not depend on its batch.
 //
 // The units work on some weights while the next are decoded, in turns: they and the vectors wait for each other as
 // little as possible, and weights are read in the order in which they lie.
@@ -95,7 +95,7 @@ class MatrixMultiplier {
   template <int64_t outputs, int64_t steps>
   struct Source {
     static constexpr int64_t kLines = steps / kLineSteps;
-    static constexpr int64_t kAhead = 12;  // lines
+    static constexpr int64_t kAhead = (12 + kLines - 1) / kLines * kLines;  // lines; whole items
 
     // An item's place, with its scales loaded. Beyond the last panel there is nothing to decode.
     Source(const MatrixMultiplier& of, Decoder& decoder, const Item& item)
@@ -369,7 +369,8 @@ class MatrixMultiplier {
 }  // namespace
 
 void multiply_by_matrix_units(const LinearRange& range) {
-  if (range.weight.cols % kStep != 0 || range.weight.format == WeightFormat::f32) return kLinearAvx512.multiply(range);
+  const bool none = range.weight.cols == 0 || range.weight.cols % kStep != 0;
+  if (none || range.weight.format == WeightFormat::f32) return kLinearAvx512.multiply(range);
   if (range.weight.format == WeightFormat::fp8) return MatrixMultiplier<WeightFormat::fp8>(range).run();
   if (range.weight.format == WeightFormat::mxfp4) return MatrixMultiplier<WeightFormat::mxfp4>(range).run();
   MatrixMultiplier<WeightFormat::bf16>(range).run();

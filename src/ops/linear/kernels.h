@@ -34,7 +34,7 @@ struct LinearRange {
 };
 
 // Rows whose inputs the matrix units take at a time, in groups of which all are full where there are several: at most
-// kMatrixRows, and no more than leave half of L2 (2 MiB where there are matrix units) to other things.
+// kMatrixRows, and from 64 on no more than leave half of L2 (2 MiB where there are matrix units) to other things.
 inline constexpr int64_t kMatrixRows = 128;
 inline constexpr int64_t kMatrixGroup = 16;
 inline int64_t matrix_rows(int64_t cols) {

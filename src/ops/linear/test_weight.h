@@ -1,11 +1,16 @@
 #pragma once
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <vector>
+#include <memory>
 
+#include "base/error.h"
 #include "base/number_oracle.h"
 #include "ops/linear/op.h"
 #include "ops/testing.h"
@@ -21,33 +26,68 @@ inline const char* name_of(WeightFormat format) {
 inline constexpr WeightFormat kWeightFormats[] = {WeightFormat::fp8, WeightFormat::mxfp4, WeightFormat::bf16,
                                                   WeightFormat::f32};
 
-// Owns its bytes, which begin one byte off any alignment, as they may in a mapped checkpoint.
+// Bytes that end one byte before a page that nobody may read, as a mapped file's may: off any alignment if their number
+// is a multiple of it.
+class GuardedBytes {
+ public:
+  explicit GuardedBytes(int64_t size) : size_(size) {
+    const int64_t page = ::sysconf(_SC_PAGESIZE);
+    const int64_t pages = (size + 1 + page - 1) / page * page;
+    void* at =
+        ::mmap(nullptr, static_cast<size_t>(pages + page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    GANNET_CHECK(at != MAP_FAILED);
+    mapped_ = std::shared_ptr<void>(at, [=](void* p) { ::munmap(p, static_cast<size_t>(pages + page)); });
+    data_ = static_cast<uint8_t*>(at) + pages - 1 - size;
+    GANNET_CHECK(::mprotect(data_ + size + 1, static_cast<size_t>(page), PROT_NONE) == 0);
+  }
+  GuardedBytes(const GuardedBytes& other) : GuardedBytes(other.size_) { std::copy_n(other.data_, size_, data_); }
+  GuardedBytes(GuardedBytes&&) = default;
+  GuardedBytes& operator=(GuardedBytes&&) = default;
+  uint8_t* data() const { return data_; }
+
+ private:
+  int64_t size_;
+  std::shared_ptr<void> mapped_;
+  uint8_t* data_ = nullptr;
+};
+
+// A matrix of which nothing behind its end may be read.
 class TestWeight {
  public:
   TestWeight(WeightFormat format, int64_t rows, int64_t cols)
-      : format_(format), rows_(rows), cols_(cols), data_(1 + data_bytes()), scale_(1 + scale_rows() * blocks(cols)) {}
+      : format_(format), rows_(rows), cols_(cols), data_(data_bytes()), scale_(scale_rows() * blocks(cols)) {}
 
   // Every finite code; scales around 1 / sqrt(cols), so that outputs are near the inputs' size.
   static TestWeight random(WeightFormat format, int64_t rows, int64_t cols, Random& random) {
     TestWeight weight(format, rows, cols);
     const int base = 124 - static_cast<int>(std::log2(static_cast<double>(cols + 1)) / 2);
-    for (int64_t i = 0; i < std::ssize(weight.scale_); ++i) {
-      weight.scale_[i] = static_cast<uint8_t>(random.integer(base - 4, base + 1));
+    for (int64_t i = 0; i < weight.scale_rows() * blocks(cols); ++i) {
+      weight.scale_.data()[i] = static_cast<uint8_t>(random.integer(base - 4, base + 1));
     }
     for (int64_t i = 0; i < rows * cols; ++i) weight.randomise(i, random);
     return weight;
   }
 
+  // The same, of FP8 only codes that are neither zero nor subnormal, as nearly all of a model's are.
+  static TestWeight usual(WeightFormat format, int64_t rows, int64_t cols, Random& random) {
+    TestWeight weight = TestWeight::random(format, rows, cols, random);
+    for (int64_t i = 0; format == WeightFormat::fp8 && i < rows * cols; ++i) {
+      const int64_t size = random.integer(8, 0x7e);
+      weight.set(i, static_cast<uint32_t>(size | random.integer(0, 1) << 7));
+    }
+    return weight;
+  }
+
   WeightMatrix matrix() const {
-    return {.format = format_, .rows = rows_, .cols = cols_, .data = data_.data() + 1, .scale = scale_.data() + 1};
+    return {.format = format_, .rows = rows_, .cols = cols_, .data = data_.data(), .scale = scale_.data()};
   }
 
   // The code of element (row, col): 8 bits, 4 bits, 16 bits or a float's bits.
   void set(int64_t row, int64_t col, uint32_t code) { set(row * cols_ + col, code); }
-  void set_scale(int64_t row, int64_t col, uint8_t code) { scale_[1 + scale_index(row, col)] = code; }
+  void set_scale(int64_t row, int64_t col, uint8_t code) { scale_.data()[scale_index(row, col)] = code; }
 
   double value(int64_t row, int64_t col) const {
-    const uint8_t* at = data_.data() + 1;
+    const uint8_t* at = data_.data();
     const int64_t i = row * cols_ + col;
     if (format_ == WeightFormat::fp8) return oracle::e4m3_value(at[i]) * scale_value(row, col);
     if (format_ == WeightFormat::mxfp4) {
@@ -65,7 +105,9 @@ class TestWeight {
   int64_t scale_index(int64_t row, int64_t col) const {
     return (format_ == WeightFormat::fp8 ? row / 32 : row) * blocks(cols_) + col / 32;
   }
-  double scale_value(int64_t row, int64_t col) const { return oracle::e8m0_value(scale_[1 + scale_index(row, col)]); }
+  double scale_value(int64_t row, int64_t col) const {
+    return oracle::e8m0_value(scale_.data()[scale_index(row, col)]);
+  }
   int64_t data_bytes() const {
     const int64_t n = rows_ * cols_;
     if (format_ == WeightFormat::fp8) return n;
@@ -73,7 +115,7 @@ class TestWeight {
     return format_ == WeightFormat::bf16 ? 2 * n : 4 * n;
   }
   void set(int64_t i, uint32_t code) {
-    uint8_t* at = data_.data() + 1;
+    uint8_t* at = data_.data();
     if (format_ == WeightFormat::fp8) at[i] = static_cast<uint8_t>(code);
     if (format_ == WeightFormat::mxfp4) {
       const int shift = i % 2 == 0 ? 0 : 4;
@@ -95,8 +137,8 @@ class TestWeight {
   WeightFormat format_;
   int64_t rows_;
   int64_t cols_;
-  std::vector<uint8_t> data_;
-  std::vector<uint8_t> scale_;
+  GuardedBytes data_;
+  GuardedBytes scale_;
 };
 
 }  // namespace gannet::ops::test

@@ -219,6 +219,7 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
 
   template <int64_t lines>
   void load_scales(int64_t first_output, int64_t count, int64_t line) {
+    static_assert(lines <= kMostLines);
     const int64_t block = first_output / kStep;
     next_block_ = (block + 1) * kStep - first_output;
     load_block<lines>(block, line, bias_[0]);
