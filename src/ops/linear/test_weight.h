@@ -7,10 +7,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
-#include "base/error.h"
 #include "base/number_oracle.h"
 #include "ops/linear/op.h"
 #include "ops/testing.h"
@@ -35,10 +35,10 @@ class GuardedBytes {
     const int64_t pages = (size + 1 + page - 1) / page * page;
     void* at =
         ::mmap(nullptr, static_cast<size_t>(pages + page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    GANNET_CHECK(at != MAP_FAILED);
+    if (at == MAP_FAILED) std::abort();
     mapped_ = std::shared_ptr<void>(at, [=](void* p) { ::munmap(p, static_cast<size_t>(pages + page)); });
     data_ = static_cast<uint8_t*>(at) + pages - 1 - size;
-    GANNET_CHECK(::mprotect(data_ + size + 1, static_cast<size_t>(page), PROT_NONE) == 0);
+    if (::mprotect(data_ + size + 1, static_cast<size_t>(page), PROT_NONE) != 0) std::abort();
   }
   GuardedBytes(const GuardedBytes& other) : GuardedBytes(other.size_) { std::copy_n(other.data_, size_, data_); }
   GuardedBytes(GuardedBytes&&) = default;
