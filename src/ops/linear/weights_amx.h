@@ -121,9 +121,9 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
  public:
   using WeightLines::WeightLines;
 
-  // Makes ready for some lines of `count` outputs, at most two groups.
+  // Makes ready for some lines from `line` on of `count` outputs, at most two groups.
   template <int64_t lines>
-  void load_scales(int64_t, int64_t, int64_t) {}
+  void load_scales(int64_t /*first_output*/, int64_t /*count*/, int64_t /*line*/) {}
 
   // Writes whole lines of an output, of those for which the decoder is ready the o-th, to a row of each step, and
   // fetches what lies `later` bytes behind each.
@@ -339,7 +339,7 @@ class LineDecoder<WeightFormat::bf16> : public WeightLines<WeightFormat::bf16> {
   using WeightLines::WeightLines;
 
   template <int64_t lines>
-  void load_scales(int64_t, int64_t, int64_t) {}
+  void load_scales(int64_t /*first_output*/, int64_t /*count*/, int64_t /*line*/) {}
 
   template <int64_t lines>
   [[gnu::always_inline]] void decode(int64_t output, int64_t, int64_t line, int64_t later, Step* to, int64_t row) {
