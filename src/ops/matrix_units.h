@@ -24,6 +24,35 @@ struct alignas(64) TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64);
 
+// Scales with which weights and keys of FP8 and FP4 are normal bf16 numbers, far from the smallest and the largest.
+constexpr uint8_t kLeastScale = 50;
+constexpr uint8_t kMostScale = 190;
+
+// Whether some of these scales are others.
+inline bool bad_scales(__m128i scales) {
+  const __m128i above = _mm_sub_epi8(scales, _mm_set1_epi8(kLeastScale));
+  return _mm_cmpgt_epu8_mask(above, _mm_set1_epi8(static_cast<char>(kMostScale - kLeastScale))) != 0;
+}
+
+// Seven bits of E4M3 are the exponent and mantissa of a bf16 that is 2^120 too small; this makes up for it.
+constexpr short kE4m3Bias = 120 << 7;
+
+// The bf16 of the E4M3 codes in the upper bytes of all words, zero and subnormal ones included. `bias` is kE4m3Bias
+// and, on the exponent, the scale of each.
+[[gnu::noinline]] inline __m512i e4m3_to_bf16(__m512i words, __m512i bias) {
+  // 0 and 1 to 7 times 2^-9.
+  alignas(64) static constexpr uint16_t kSubnormal[32] = {0,        118 << 7,        119 << 7,        (119 << 7) + 64,
+                                                          120 << 7, (120 << 7) + 32, (120 << 7) + 64, (120 << 7) + 96};
+  const __m512i size = _mm512_and_si512(_mm512_srli_epi16(words, 8), _mm512_set1_epi16(0x7f));
+  const __m512i normal = _mm512_add_epi16(_mm512_slli_epi16(size, 4), bias);
+  const __m512i scale = _mm512_sub_epi16(bias, _mm512_set1_epi16(kE4m3Bias));
+  const __m512i subnormal = _mm512_add_epi16(_mm512_permutexvar_epi16(size, _mm512_load_si512(kSubnormal)), scale);
+  const __mmask32 small = _mm512_cmplt_epu16_mask(size, _mm512_set1_epi16(8));
+  const __m512i value = _mm512_mask_mov_epi16(normal, small, subnormal);
+  const __m512i sign = _mm512_and_si512(words, _mm512_set1_epi16(static_cast<short>(0x8000)));
+  return _mm512_or_si512(sign, _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(size, size), value));
+}
+
 // Sixteen rows of sixteen to sixteen columns. A call would pass all of them through memory.
 [[gnu::always_inline]] inline void transpose(__m512i (&v)[16]) {
   __m512i t[16];

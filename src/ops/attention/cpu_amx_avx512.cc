@@ -33,10 +33,6 @@ struct Unit {
   __m512i even, odd;
 };
 
-// Scales with which all values are normal numbers, far from the largest.
-constexpr uint8_t kLeastScale = 50;
-constexpr uint8_t kMostScale = 190;
-
 // The first in the lower half of all lanes, the second in the upper one.
 __m512i lanes_of(uint32_t first, uint32_t second) {
   return _mm512_mask_set1_epi32(_mm512_set1_epi32(static_cast<int>(first)), 0xff00, static_cast<int>(second));
@@ -51,24 +47,24 @@ class Q8Keys {
     left_ = dim - first * kUnit;
     const int64_t groups = std::min(2 * kChunkUnits, left_ / kMxGroup);
     const auto mask = static_cast<__mmask16>((1U << groups) - 1);
-    const __m128i codes = _mm_maskz_loadu_epi8(mask, record + dim + first * kUnit / kMxGroup);
+    const __m128i codes = _mm_mask_loadu_epi8(_mm_set1_epi8(127), mask, record + dim + first * kUnit / kMxGroup);
     const __m512i shift = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_cvtepu8_epi32(codes), _mm512_set1_epi32(127)), 7);
     const __m512i low = _mm512_and_si512(shift, _mm512_set1_epi32(0xffff));
     const __m512i twice = _mm512_or_si512(low, _mm512_slli_epi32(shift, 16));
-    _mm512_store_si512(biases_[key], _mm512_add_epi16(twice, _mm512_set1_epi16(kBias)));
-    const __m128i above = _mm_sub_epi8(codes, _mm_set1_epi8(kLeastScale));
-    return _mm_mask_cmpgt_epu8_mask(mask, above, _mm_set1_epi8(static_cast<char>(kMostScale - kLeastScale))) == 0;
+    _mm512_store_si512(biases_[key], _mm512_add_epi16(twice, _mm512_set1_epi16(kE4m3Bias)));
+    return !bad_scales(codes);
   }
 
-  // Seven bits of E4M3 are the exponent and mantissa of a bf16 that is 2^120 too small, but for subnormal ones. Keeps
-  // the largest of them in `most`.
+  // Keeps the largest of all codes without their signs in `most`.
   Unit decode(int64_t key, int64_t unit, __m512i& most) const {
     const uint8_t* from = codes_[key] + unit * kUnit;
     const __mmask64 mask = left_ - unit * kUnit < kUnit ? __mmask64{0xffffffff} : ~__mmask64{0};
     const __m512i bytes = _mm512_maskz_loadu_epi8(mask, from);
     const __m512i bias = lanes_of(biases_[key][2 * unit], biases_[key][2 * unit + 1]);
     most = _mm512_max_epu8(most, _mm512_and_si512(bytes, _mm512_set1_epi8(0x7f)));
-    if (_mm512_testn_epi8_mask(bytes, _mm512_set1_epi8(0x78)) != 0) return with_subnormal(bytes, bias);
+    if (_mm512_testn_epi8_mask(bytes, _mm512_set1_epi8(0x78)) != 0) {
+      return {e4m3_to_bf16(_mm512_slli_epi16(bytes, 8), bias), e4m3_to_bf16(bytes, bias)};
+    }
     // The sign at bit 15, the others from bit 10 on; what else the arithmetic shift leaves is cut away.
     const __m512i bits = _mm512_set1_epi16(static_cast<short>(0x87f0));
     const __m512i even = _mm512_and_si512(_mm512_srai_epi16(_mm512_slli_epi16(bytes, 8), 4), bits);
@@ -77,30 +73,9 @@ class Q8Keys {
   }
 
  private:
-  static constexpr short kBias = 120 << 7;
-
-  static Unit with_subnormal(__m512i bytes, __m512i bias) {
-    return {with_subnormal_words(_mm512_slli_epi16(bytes, 8), bias), with_subnormal_words(bytes, bias)};
-  }
-
-  // Of the codes in the upper bytes.
-  [[gnu::noinline]] static __m512i with_subnormal_words(__m512i words, __m512i bias) {
-    // 1 to 7 times 2^-9.
-    alignas(64) static constexpr uint16_t kSubnormal[32] = {
-        0, 118 << 7, 119 << 7, (119 << 7) + 64, 120 << 7, (120 << 7) + 32, (120 << 7) + 64, (120 << 7) + 96};
-    const __m512i size = _mm512_and_si512(_mm512_srli_epi16(words, 8), _mm512_set1_epi16(0x7f));
-    const __m512i normal = _mm512_add_epi16(_mm512_slli_epi16(size, 4), bias);
-    const __m512i scale = _mm512_sub_epi16(bias, _mm512_set1_epi16(kBias));
-    const __m512i subnormal = _mm512_add_epi16(_mm512_permutexvar_epi16(size, _mm512_load_si512(kSubnormal)), scale);
-    const __mmask32 small = _mm512_cmplt_epu16_mask(size, _mm512_set1_epi16(8));
-    const __m512i value = _mm512_mask_mov_epi16(normal, small, subnormal);
-    const __m512i sign = _mm512_and_si512(words, _mm512_set1_epi16(static_cast<short>(0x8000)));
-    return _mm512_or_si512(sign, _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(size, size), value));
-  }
-
   const uint8_t* codes_[kKeyBlock];
   int64_t left_ = 0;                                         // channels from the chunk's first one on
-  alignas(64) uint32_t biases_[kKeyBlock][2 * kChunkUnits];  // of a group: the scale's exponent and kBias, twice
+  alignas(64) uint32_t biases_[kKeyBlock][2 * kChunkUnits];  // of a group: the scale's exponent and kE4m3Bias, twice
 };
 
 // 32 global entries (records of Q4nv).

@@ -93,9 +93,6 @@ bool matrix_units_granted();
 // Bytes of weights and scales that `outputs` outputs read.
 int64_t weight_bytes(const WeightMatrix& weight, int64_t outputs);
 
-// The grain with which `outputs` outputs are worth sharing out to at most `threads` threads.
-int64_t output_grain(const WeightMatrix& weight, int64_t outputs, int64_t rows, int64_t threads);
-
 // Prepares `rows` rows at x + r * x_stride into `prepared` (prepared_cols(cols) floats apart), on all threads if there
 // is enough work.
 void prepare_rows(const Device& device, const LinearKernels& kernels, const float* x, int64_t x_stride, int64_t rows,

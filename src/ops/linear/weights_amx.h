@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "ops/linear/kernels.h"
-#include "ops/simd.h"
+#include "ops/matrix_units.h"
 
 // How weights of each format become the bf16 that the matrix units take. Only files named *amx_avx512.cc may include
 // this; as in ops/simd.h, everything has internal linkage.
@@ -26,9 +26,6 @@ constexpr int64_t kGroup = kMatrixGroup;  // outputs and rows of one
 constexpr int64_t kPairs = kStep / 2;     // of columns, each in 32 bits
 constexpr int64_t kLine = 64;             // bytes
 
-// Scales between which no product of a weight and an input is subnormal and no decoded weight overflows.
-constexpr uint8_t kLeastScale = 50;
-constexpr uint8_t kMostScale = 190;
 constexpr uint16_t kLeastWeight = (127 - 86) << 7;  // bits of the bf16 2^-86
 
 constexpr int64_t line_steps(WeightFormat format) {
@@ -63,12 +60,6 @@ using Step = uint16_t[kGroup][kStep];  // of sixteen outputs
 
 inline __mmask16 first_bytes(int64_t count) {
   return static_cast<__mmask16>((1U << std::clamp<int64_t>(count, 0, 16)) - 1);
-}
-
-// Whether these scales are some that the units may not have.
-inline bool bad_scales(__m128i scales) {
-  const __m128i above = _mm_sub_epi8(scales, _mm_set1_epi8(kLeastScale));
-  return _mm_cmpgt_epu8_mask(above, _mm_set1_epi8(static_cast<char>(kMostScale - kLeastScale))) != 0;
 }
 
 // Where the codes and the scales of a matrix lie.
@@ -209,8 +200,8 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
   __m256i most_less_ = _mm256_setzero_si256();
 };
 
-// FP8: 64 codes at a time, the even ones and the odd ones. Seven bits of E4M3 are the exponent and mantissa of a bf16
-// that is 2^120 too small; a product with 16 or nothing brings them and the sign to their places. Rows with codes that
+// FP8: 64 codes at a time, the even ones and the odd ones. A product with 16 or nothing brings the exponent and
+// mantissa (see kE4m3Bias) and the sign to their places. Rows with codes that
 // are zero, subnormal or NaN take a longer way.
 template <>
 class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
@@ -248,11 +239,7 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
  private:
   static constexpr char kOne = 0x38;
   static constexpr uint8_t kLargest = 0x7e * 2 - 16;  // of normal codes; NaN is larger, small ones wrap around
-  static constexpr short kBias = 120 << 7;
   static constexpr int64_t kMostLines = 8;
-  // E4M3's subnormal numbers in bf16: 0 and 1 to 7 times 2^-9.
-  alignas(64) static constexpr uint16_t kSubnormal[32] = {0,        118 << 7,        119 << 7,        (119 << 7) + 64,
-                                                          120 << 7, (120 << 7) + 32, (120 << 7) + 64, (120 << 7) + 96};
 
   // For each line, what makes its codes' exponents bf16's with their scales.
   template <int64_t lines>
@@ -262,7 +249,7 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
     alignas(32) uint16_t words[2 * kMostLines];
     const __m256i exponents = _mm256_sub_epi16(_mm256_cvtepu8_epi16(scales), _mm256_set1_epi16(127));
     _mm256_store_si256(reinterpret_cast<__m256i*>(words),
-                       _mm256_add_epi16(_mm256_slli_epi16(exponents, 7), _mm256_set1_epi16(kBias)));
+                       _mm256_add_epi16(_mm256_slli_epi16(exponents, 7), _mm256_set1_epi16(kE4m3Bias)));
     for (int64_t l = 0; l < lines; ++l) {
       bias[l] = _mm512_mask_set1_epi16(_mm512_set1_epi16(static_cast<short>(words[2 * l])), 0xffff0000,
                                        static_cast<short>(words[2 * l + 1]));
@@ -300,26 +287,14 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
     for (int64_t l = first; l < end; ++l) {
       const __m512i bytes = codes_at(output, line + l, kOne);
       any_bad_ |= has_nan(bytes);
-      _mm512_store_si512(to[2 * l][row], with_subnormal(_mm512_slli_epi16(bytes, 8), bias[l]));
-      _mm512_store_si512(to[2 * l + 1][row], with_subnormal(bytes, bias[l]));
+      _mm512_store_si512(to[2 * l][row], e4m3_to_bf16(_mm512_slli_epi16(bytes, 8), bias[l]));
+      _mm512_store_si512(to[2 * l + 1][row], e4m3_to_bf16(bytes, bias[l]));
     }
   }
 
   static bool has_nan(__m512i bytes) {
     const __m512i size = _mm512_and_si512(bytes, _mm512_set1_epi8(0x7f));
     return _mm512_cmpeq_epi8_mask(size, _mm512_set1_epi8(0x7f)) != 0;
-  }
-
-  // Of the codes in the upper bytes, any of them.
-  static __m512i with_subnormal(__m512i words, __m512i bias) {
-    const __m512i size = _mm512_and_si512(_mm512_srli_epi16(words, 8), _mm512_set1_epi16(0x7f));
-    const __m512i normal = _mm512_add_epi16(_mm512_slli_epi16(size, 4), bias);
-    const __m512i table = _mm512_sub_epi16(_mm512_load_si512(kSubnormal), _mm512_set1_epi16(kBias));
-    const __m512i subnormal = _mm512_add_epi16(_mm512_permutexvar_epi16(size, table), bias);
-    const __mmask32 small = _mm512_cmplt_epu16_mask(size, _mm512_set1_epi16(8));
-    const __m512i value = _mm512_mask_mov_epi16(normal, small, subnormal);
-    const __m512i sign = _mm512_and_si512(words, _mm512_set1_epi16(static_cast<short>(0x8000)));
-    return _mm512_or_si512(sign, _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(size, size), value));
   }
 
   const __m512i even_ = kept_words(0x0010);
