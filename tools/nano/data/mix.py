@@ -28,16 +28,16 @@ SHARES = {
     "more": {"chat": 0.20, "knowledge": 0.11, "sum": 0.11, "problem": 0.20, "story": 0.02, "passage": 0.06, "recall": 0.06,
              "about_me": 0.02, "tool": 0.09, "single_call": 0.08, "json": 0.05},
     # open vocabulary and composed wordings; the earlier generators for the usual cases
-    "open": {"open_chat": 0.185, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.15, "problem": 0.03,
-             "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.045, "open_me": 0.02, "open_tool": 0.055, "usual_tool": 0.025,
-             "single_call": 0.025, "open_json": 0.10, "json": 0.01},
+    "open": {"open_chat": 0.15, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.15, "problem": 0.03,
+             "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.045, "open_me": 0.02, "open_tool": 0.065, "usual_tool": 0.04,
+             "single_call": 0.025, "open_json": 0.125, "json": 0.01},
     # the same in rows of 8,192 and 16,384 tokens, with recall over nearly all of them
-    "wide": {"open_chat": 0.185, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.145, "problem": 0.03,
-             "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.03, "far_recall": 0.02, "open_me": 0.02, "open_tool": 0.055,
-             "usual_tool": 0.025, "single_call": 0.025, "open_json": 0.10, "json": 0.01},
-    "far": {"open_chat": 0.185, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.15, "problem": 0.03,
-            "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.02, "far_recall": 0.025, "open_me": 0.02, "open_tool": 0.055,
-            "usual_tool": 0.025, "single_call": 0.025, "open_json": 0.10, "json": 0.01},
+    "wide": {"open_chat": 0.15, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.145, "problem": 0.03,
+             "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.03, "far_recall": 0.02, "open_me": 0.02, "open_tool": 0.065,
+             "usual_tool": 0.04, "single_call": 0.025, "open_json": 0.125, "json": 0.01},
+    "far": {"open_chat": 0.15, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.15, "problem": 0.03,
+            "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.02, "far_recall": 0.025, "open_me": 0.02, "open_tool": 0.065,
+            "usual_tool": 0.04, "single_call": 0.025, "open_json": 0.125, "json": 0.01},
 }
 # tokens of the longest documents in recall; "far_recall" has at least a quarter of it
 LONGEST = {"short": 850, "long": 3700, "more": 3700, "open": 3700, "wide": 7500, "far": 15800}
@@ -78,7 +78,7 @@ class Generators:
             "single_call": lambda: toolcalls.single_call(src), "json": lambda: json_tasks.item(src),
             "open_chat": lambda: self.open_chat.item(src, self.open_talk), "open_story": lambda: self.open_chat.stories(src), "open_copy": lambda: self.copy.item(src), "open_sum": lambda: open_sums.sums(src),
             "open_problem": lambda: self.problems.item(src), "open_json": lambda: self.open_json(src),
-            "open_tool": lambda: self.tools.session(src, self.open_talk), "usual_tool": lambda: toolcalls.session(src, self.open_talk),
+            "open_tool": lambda: self.tools.session(src, self.open_talk), "usual_tool": lambda: toolcalls.session(src, self.open_talk, parallel=0.2),
             "open_recall": lambda: self.open_recall.item(src, int(100 * (longest / 100) ** src.rng.random())),
             "far_recall": lambda: self.open_recall.item(src, src.number(longest // 4, longest)),
             "open_me": lambda: self.open_recall.about_me(src, self.open_talk)}

@@ -338,7 +338,7 @@ class OpenTools:
                 t = small_talk(src)
                 messages += [user(t.question), assistant(t.answer, t.reasoning, aloud=t.aloud)]
                 continue
-            asked = self.request(src, tools, parallel=src.chance(0.14))
+            asked = self.request(src, tools, parallel=src.chance(0.2))
             if asked is None:
                 return self.session(src, small_talk, most)
             text, calls = asked

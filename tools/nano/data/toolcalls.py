@@ -497,8 +497,9 @@ def single_call(src: Source) -> Item:
     return dress(src, item, thinking=0.6, system=0.35)
 
 
-def session(src: Source, small_talk) -> Item:
-    """A conversation with tools: calls, results, answers, sometimes a turn that needs no tool."""
+def session(src: Source, small_talk, parallel: float = 0.12) -> Item:
+    """A conversation with tools: calls, results, answers, sometimes a turn that needs no tool. parallel: share of requests
+    that ask for two things at once."""
     n = src.pick([1, 1, 2, 2, 3, 3, 4, 5, 6])
     tools = make_tools(src, n, usual_only=src.split != "wording" and src.chance(0.35))
     style = (src.chance(0.6), src.chance(0.2), src.chance(0.7))
@@ -508,9 +509,9 @@ def session(src: Source, small_talk) -> Item:
             t = small_talk(src)
             messages += [user(t.question), assistant(t.answer, t.reasoning)]
             continue
-        asked = request(src, tools, parallel=src.chance(0.12))
+        asked = request(src, tools, src.chance(parallel))
         if asked is None:  # these tools take no values that could be held out
-            return session(src, small_talk)
+            return session(src, small_talk, parallel)
         text, calls = asked
         messages += [user(text), assistant("", call_reasoning(calls), calls)]
         if src.chance(0.85):
