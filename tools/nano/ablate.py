@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from . import chains
-from .check_reference import load_model
+from .checkpoint import load_model
 from .evaluate import TOKENS, answers, build_sets, loss_entry, replay_cut, right_tokens
 from .model import Mode, Model
 

@@ -17,11 +17,8 @@ import tempfile
 import torch
 from torch import Tensor
 
-from . import checkpoint
-from .engram import compressed_token_map
-from .model import Batch, Mode, Model
-from .params import Params
-
+from .checkpoint import load_model, read_config
+from .model import Batch, Mode
 
 # A flipped rounding or a top-k near-tie moves a row by about this much; a wrong formula moves all rows by far more.
 TOLERANCE = 2e-3
@@ -38,14 +35,6 @@ def single_row(ids: list[int], multiple: int, replay_at: int | None = None) -> B
 
 def row_error(mine: Tensor, theirs: Tensor) -> Tensor:
     return (mine - theirs).square().mean(1).sqrt() / theirs.std()
-
-
-def load_model(directory: pathlib.Path, dtype=torch.float32, device: str = "cpu") -> Model:
-    c = checkpoint.read_config(directory)
-    params = Params(c, device, dtype)
-    checkpoint.load(params, directory)
-    mapping = compressed_token_map(directory / "tokenizer.json", c["vocab_size"])[0] if c["engram_layer_ids"] else None
-    return Model(params, mapping)
 
 
 def compare_drafts(directory: pathlib.Path, ids: list[int], reference) -> bool:
@@ -130,7 +119,7 @@ def main() -> None:
     if a.checkpoint:
         ids = prompt_ids(pathlib.Path(a.checkpoint), a.tokens or 400)
         good = compare(pathlib.Path(a.checkpoint), ids, reference)
-        if checkpoint.read_config(a.checkpoint)["num_nextn_predict_layers"]:
+        if read_config(a.checkpoint)["num_nextn_predict_layers"]:
             good &= compare_drafts(pathlib.Path(a.checkpoint), ids, reference)
     else:
         import make_checkpoint
@@ -139,7 +128,7 @@ def main() -> None:
                 make_checkpoint.main(shape, a.seed, out, pathlib.Path(a.oracle) / "tokenizer-tiny.json")
                 ids = random_ids(512, a.tokens or tokens)
                 good &= compare(pathlib.Path(out), ids, reference)
-                if checkpoint.read_config(out)["num_nextn_predict_layers"]:
+                if read_config(out)["num_nextn_predict_layers"]:
                     good &= compare_drafts(pathlib.Path(out), ids, reference)
     print("agrees" if good else "DIFFERS")
     raise SystemExit(0 if good else 1)

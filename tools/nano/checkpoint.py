@@ -13,6 +13,8 @@ from torch import Tensor
 
 from . import quant
 from .config import config_json
+from .engram import compressed_token_map
+from .model import Model
 from .params import Params
 
 # group -> (layers it is stacked over, tensor name); {} is the layer
@@ -148,3 +150,10 @@ def read_config(directory: str | pathlib.Path) -> dict:
     return c
 
 
+def load_model(directory: pathlib.Path, dtype=torch.float32, device: str = "cpu") -> Model:
+    """A whole model as the file holds it."""
+    c = read_config(directory)
+    params = Params(c, device, dtype)
+    load(params, directory)
+    mapping = compressed_token_map(directory / "tokenizer.json", c["vocab_size"])[0] if c["engram_layer_ids"] else None
+    return Model(params, mapping)

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from . import chains, checkpoint
 from .chatfmt import SYSTEM
-from .check_reference import load_model
+from .checkpoint import load_model
 from .config import config_json
 from .data.pack import Feed, Stage
 from .draft_answers import Targets, read, sampled, targets

@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import torch
 
-from .check_reference import load_model
+from .checkpoint import load_model
 from .data.mix import Generators, held_out_sets
 from .data.pack import english_rows, follow_parent, held_out_rows
 from .model import Batch, Mode, Model

@@ -10,7 +10,7 @@ import pathlib
 import torch
 
 from .chatfmt import render
-from .check_reference import load_model
+from .checkpoint import load_model
 from .model import Batch, Mode, Model
 from .tokenizer import Encoder
 
