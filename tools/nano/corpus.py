@@ -2,7 +2,8 @@
 
     python -m nano.corpus OUT_DIR
 
-Writes english.txt (one document a line), definitions.json (word -> sentence), examples.json (short sentences),
+Writes english.txt (one document a line; stories of data/stories.py stand before the glosses, so that text goes on without a
+conversation around it), definitions.json (word -> sentence), examples.json (short sentences),
 unknown.json (phrases that nano need not know) and words.json (the open vocabulary: lists of words by kind). The package is
 fetched with apt-get download and unpacked, not installed.
 
@@ -21,8 +22,11 @@ import sys
 import tempfile
 
 from .data import words as W
+from .data.base import Source
+from .data.stories import story_text
 
 PACKAGE = "dict-wn"
+STORIES = 5000
 # Text that a small public model should not learn to write.
 RUDE = re.compile(r"\b(sex\w*|fuck\w*|shit\w*|whore\w*|slut\w*|penis|vagina\w*|rape\w*|bastard|nigg\w*|kill\w*|murder\w*|suicid\w*|"
                   r"breast\w*|genital\w*|copulat\w*|prostitut\w*|erotic\w*|slang|obscene|offensive|disparag\w*|vulgar|ethnic|"
@@ -130,6 +134,11 @@ def vocabulary(entries: list[tuple[str, str, str]]) -> dict[str, list]:
             "names": some(chosen("n", r"[A-Z][a-z]{3,11}"), 5000), "fragments": some(sorted(fragments), 14000)}
 
 
+def stories() -> list[str]:
+    src = Source(3)
+    return [story_text(src, src.pick(W.ANIMALS)) for _ in range(STORIES)]
+
+
 def entries_of_package() -> list[tuple[str, str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         return senses(fetch(pathlib.Path(folder)))
@@ -166,7 +175,7 @@ def build(out: pathlib.Path) -> None:
         if sentence:
             definitions[word] = sentence
     rng.shuffle(lines)
-    documents = [" ".join(lines[i:i + 8]) for i in range(0, len(lines), 8)]
+    documents = stories() + [" ".join(lines[i:i + 8]) for i in range(0, len(lines), 8)]
     (out / "english.txt").write_text("\n".join(documents) + "\n")
     (out / "definitions.json").write_text(json.dumps(definitions, indent=0))
     (out / "examples.json").write_text(json.dumps(sorted(set(examples)), indent=0))

@@ -4,6 +4,7 @@ The file has the released tokenizer's form: byte-level BPE, its three pre-tokeni
 0, 1 and 2, control tokens last. Digits never merge, so numbers are read digit by digit.
 
     python -m nano.tokenizer CORPUS_DIR OUT.json
+    python -m nano.tokenizer CORPUS_DIR TOKENIZER.json english     # english.npy alone, with a tokenizer that stays
 
 Also writes CORPUS_DIR/english.npy, the English text as ids, for the trainer's workers.
 """
@@ -84,18 +85,26 @@ class Encoder:
         return self.full.decode(ids, skip_special_tokens=False)
 
 
-def main() -> None:
-    from .data.mix import Generators
-    corpus, out = map(pathlib.Path, sys.argv[1:3])
-    result = train(Generators(corpus).sample_texts())
-    out.write_text(json.dumps(result, ensure_ascii=False, indent=0) + "\n")
-    encoder = Encoder(out)
+def write_english(corpus: pathlib.Path, encoder: Encoder) -> None:
     ids: list[int] = []
     for tokens in encoder.texts((corpus / "english.txt").read_text().splitlines()):
         ids += [*tokens, encoder.control[EOS], encoder.control[BOS]]
     np.save(corpus / "english.npy", np.array(ids, np.uint16))
     print(len(ids), "tokens of English")
+
+
+def write_tokenizer(corpus: pathlib.Path, out: pathlib.Path) -> None:
+    from .data.mix import Generators
+    result = train(Generators(corpus).sample_texts())
+    out.write_text(json.dumps(result, ensure_ascii=False, indent=0) + "\n")
     print(out, len(result["model"]["vocab"]), "entries,", len(result["model"]["merges"]), "merges")
+
+
+def main() -> None:
+    corpus, tokenizer = map(pathlib.Path, sys.argv[1:3])
+    if sys.argv[3:] != ["english"]:
+        write_tokenizer(corpus, tokenizer)
+    write_english(corpus, Encoder(tokenizer))
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ leaf/green lime/green polar_bear/white flamingo/pink pumpkin/orange""".split())
 COLOUR_OF = {k.replace("_", " "): v for k, v in COLOUR_OF.items()}
 
 # Common nouns that the chat data defines with WordNet's first sense; ~ marks a mass noun.
-DEFINED = """fox wolf bear rabbit mouse cat dog horse cow goat pig duck goose hen owl eagle sparrow swan frog toad
+DEFINED = """fox wolf bear rabbit mouse cat dog horse cow goat pig duck goose hen owl eagle sparrow gannet swan frog toad
 snake turtle whale dolphin seal shark crab bee ant spider butterfly beetle snail lion tiger elephant giraffe monkey zebra
 camel kangaroo penguin parrot crow squirrel hedgehog badger otter beaver moose donkey hamster bat lizard octopus
 hammer saw screwdriver knife fork spoon cup plate bottle kettle oven stove refrigerator lamp candle mirror clock broom
@@ -143,7 +143,8 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 # Where WordNet's first sense is not the common one, or its sentence would be clumsy.
-OWN_DEFINITIONS = dict(line.split("|") for line in """turtle|A turtle is a reptile with a hard shell around its body.
+OWN_DEFINITIONS = dict(line.split("|") for line in """gannet|A gannet is a large white seabird that dives for fish.
+turtle|A turtle is a reptile with a hard shell around its body.
 bear|A bear is a large heavy animal with thick fur and strong claws.
 cat|A cat is a small animal with soft fur that is often kept as a pet.
 dog|A dog is an animal that has lived with people for thousands of years.
