@@ -138,6 +138,7 @@ ASKING = PATTERNS["asking"]
 NAMING = PATTERNS["naming"]
 ASIDES = ["[I am in a hurry|It is for my [sister|brother|boss|neighbour|teacher]|I forgot it yesterday|It is quite important|There is no rush|My friend asked for it|I have waited for days]. ",
           "[Good morning|Hello|Hi there|Good evening|Dear assistant|Hey nano][!|,|.] ", "[Sorry to bother you|Thanks for your help so far|That was good|One more thing|Now something else]. "]
+JOINS = [" and then ", " and then ", ", then ", " and also ", " and ", ", and after that "]       # within one sentence
 LINKS = ["Then", "Also", "And", "After that,", "Besides,", "Next,", "In addition,"]
 MODULES = "api app srv tools home core sys my ext user web data".split()
 FORBIDDEN_ASKS = apart("tool-request", REQUESTS) | apart("tool-other", OTHER_REQUESTS) | {"we have to _ __ _", "i would like to _ __ _"}
@@ -297,7 +298,9 @@ class OpenTools:
             calls = [c]
             if parallel:
                 text2, c2 = self.call(src, src.pick(tools))
-                text = f"{text} {src.pick(LINKS)} {text2[0].lower() + text2[1:]}"
+                if not text2.startswith("I "):
+                    text2 = text2[0].lower() + text2[1:]
+                text = text.rstrip(".!?") + src.pick(JOINS) + text2 if src.chance(0.55) and "\n" not in text + text2 and ". " not in text2 else f"{text} {src.pick(LINKS)} {text2}"
                 calls.append(c2)
             key = "tool|" + json.dumps([c["arguments"] for c in calls], sort_keys=True)
             # a call without values has nothing to hold out: it is for training only
