@@ -44,6 +44,9 @@ STARTS = {True: ["[This is|Here is|Meet|Here comes|We have|I met|Let me introduc
 SENTENCES = PATTERNS["sentences"]
 RUNNING = PATTERNS["running"]
 INTROS = ["[Here is|This is|We have|There is|I found|Look at|Consider|Take] [a |the |one |our |]{s} ", "The {s} ", "[About|On] the {s}: ", "{S}: ", "Record of {s} "]
+CLAUSES = [tuple(line.split(" ; ")) for line in PATTERNS["clauses"]]
+OPEN_CLAUSES = [tuple(line.split(" ; ")) for line in PATTERNS["openclauses"]]
+NOT = ["not ", "not ", "never ", "not yet "]
 SWITCH = {True: ["true", "yes", "on"], False: ["false", "no", "off"]}
 
 TASKS = PATTERNS["tasks"]
@@ -111,13 +114,68 @@ class OpenJson:
         start = spoken(src, src.pick(STARTS[people])).format(h=parts[0])
         return rows, W.capital(start) + ", ".join(parts[1:]) + "."
 
+    def flowing(self, src: Source) -> tuple[list[tuple[Slot, object]], str]:
+        """A thing with a name, told in sentences of several facts each: values end where the sentence goes on, lists, and "not" for false."""
+        v, style = self.vocabulary, src.pick([0, 0, 0, 0, 1, 2])
+        makers = {"name": v.name, "place": v.place, "year": lambda s: s.number(1100, 2030), "number": lambda s: s.number(2, 10 ** s.number(1, 4)), "color": lambda s: s.pick(W.COLOURS),
+                  "material": lambda s: s.pick(W.MATERIALS), "clock": v.clock, "date": v.date, "title": v.title, "ident": lambda s: "ABKNRTX"[s.number(0, 6)] + v.ident(s),
+                  "noun": v.noun, "places": v.place, "nouns": lambda s: s.pick(v.countable)[1], "names": v.name, "languages": lambda s: s.pick(W.LANGUAGES)}
+        kind = v.noun(src)
+        name = src.pick([v.name, v.place, lambda s: W.capital(v.noun(s)), lambda s: W.capital(v.pseudo(s))])(src)
+        rows: list[tuple[Slot, object]] = []
+        said, used = [], {kind, "name"}
+        if (key := kind if src.chance(0.6) else "name") and self.parameters.free(key, "json-key"):
+            rows.append((Slot(cased(key, style), key, "", None), name))
+        for _ in range(src.number(1, 5)):
+            clause, key, others, value, kind_of = self.clause(src, makers)
+            if used & {key, *others} or not self.parameters.free(key, "json-key"):
+                continue
+            used |= {key, *others}
+            said.append(clause)
+            rows.append((Slot(cased(key, style), key, "", None, kind_of), value))
+        sentences, again = [], src.pick(["It", f"The {kind}", name, "It"])
+        while said:
+            n = min(len(said), src.pick([1, 2, 2, 3]))
+            part, said = said[:n], said[n:]
+            start = again if sentences else src.pick([f"The {kind} {name}", f"The {kind} {name}", f"{name}, {W.article(kind)},", f"Our {kind} {name}", f"The {kind} called {name}"])
+            sentences.append(f"{start} {part[0] if n == 1 else src.pick([', ', ' and ']).join(part) if n == 2 and src.chance(0.1) else ', '.join(part[:-1]) + ' and ' + part[-1]}.")
+        return (rows, " ".join(sentences)) if sentences else self.flowing(src)
+
+    def clause(self, src: Source, makers: dict) -> tuple[str, str, list[str], object, str]:
+        """What is said of a thing, with its key, all keys that it could have, value and type."""
+        v = self.vocabulary
+        if src.chance(0.45):
+            form, make = src.pick(OPEN_CLAUSES)
+            one, many = src.pick(v.countable)
+            adjective = src.pick(v.adjectives)
+            others = [one, many, adjective]
+            key = {"count": src.pick([many, f"number of {many}", f"{one} count"]), "list": many, "adjective": src.pick([adjective, f"is {adjective}"])}.get(make, one)
+            make = {"count": "number", "list": src.pick(["places", "nouns", "names"]), "adjective": "switch", "string": src.pick(["name", "place", "ident", "noun", "title"])}.get(make, make)
+        else:
+            form, keys, make = src.pick(CLAUSES)
+            one = many = adjective = ""
+            others = keys.split()
+            key = src.pick(others)
+        kind, value = "string", None
+        form = spoken(src, form)
+        if make == "switch":
+            kind, value = "boolean", src.chance(0.5)
+            form = form.split(" / ")[not value] if " / " in form else form
+        elif "{l}" in form:
+            kind, value = "array", list(dict.fromkeys(makers[make](src) for _ in range(src.number(2, 4))))
+        else:
+            kind, value = "integer" if make in ("number", "year") else "string", makers[make](src)
+        text = form.format(v=value, l=W.listing(value) if kind == "array" else "", k=one, K=W.article(one) if one else "", ks=many, a=adjective, n="" if value else src.pick(NOT))
+        return text, key, others, value, kind
+
     # ---- tasks
 
     def item(self, src: Source) -> Item:
         def draw():
-            rows, text = (self.record if src.chance(0.6) else self.familiar)(src)
-            return "json|" + text, (rows, text)
-        rows, text = src.search(draw)
+            make = src.rng.choices([self.record, self.familiar, self.flowing], [0.45, 0.3, 0.25])[0]
+            rows, text = make(src)
+            return "json|" + text, (rows, text, make == self.flowing)
+        rows, text, natural = src.search(draw)
         if not rows:
             return self.item(src)
         if src.chance(0.6):
@@ -134,9 +192,10 @@ class OpenJson:
             schema["required"] = [s.key for s, _ in rows]
         if src.chance(0.15):
             schema["additionalProperties"] = False
-        if r < 0.45 or self.needs_types(rows) and r < 0.9:
+        typed = self.needs_types(rows, natural)
+        if r < 0.45 or typed and r < 0.9:
             ask, form = known(src, FILLS, FORBIDDEN), schema
-        elif r < 0.55 or self.needs_types(rows):
+        elif r < 0.55 or typed:
             ask = spoken(src, "[Answer with JSON|Reply in JSON|Give me an object|Return JSON] [that follows|by|according to|matching] this schema: ") + json.dumps(schema)
             form = None
         else:
@@ -147,9 +206,9 @@ class OpenJson:
         return dress(src, item, thinking=0.4)
 
     @staticmethod
-    def needs_types(rows: list[tuple[Slot, object]]) -> bool:
-        """Could the values be meant in another type, if no schema says it?"""
-        return any(isinstance(x, (bool, list, dict)) or isinstance(x, str) and x.strip("-+").replace(".", "").isdigit() for _, x in rows)
+    def needs_types(rows: list[tuple[Slot, object]], natural: bool = False) -> bool:
+        """Could the values be meant in another type, if no schema says it? natural: "not" and lists can be taken in one way only."""
+        return any(isinstance(x, (bool, list, dict)) and not natural or isinstance(x, str) and x.strip("-+").replace(".", "").isdigit() for _, x in rows)
 
     def placed(self, src: Source, ask: str, text: str) -> str:
         """Task and text in either order; never in a form that is held out."""
