@@ -137,6 +137,11 @@ def check_phrases() -> None:
         values = {fractions.Fraction(eval(side, {}, {})) if "/" not in side else sum(divided(p) for p in side.split(" + "))
                   for side in open_sums.steps(op, a, b).split(" = ")}
         assert len(values) == 1, (op, a, b)
+        op, a, b = open_sums.long_operands(src)
+        text = open_sums.long_steps(op, a, b)
+        assert text.endswith(f"= {eval(f'{a} {op} {b}', {}, {})}"), (op, a, b)
+        for part in text.replace(", so ", ". ").split(". "):
+            assert len({eval(side, {}, {}) for side in part.split(" = ")}) == 1, part
 
 
 class Failing:

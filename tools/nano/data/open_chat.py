@@ -4,7 +4,7 @@ from __future__ import annotations
 from . import intents, stories
 from . import words as W
 from .base import Item, Source, Turn, casual, conversation
-from .chat import DEFINE_ASKS, POEM, POEM_ASKS, UNKNOWN_ANSWER, UNKNOWN_ASKS, Chat
+from .chat import DEFINE_ASKS, FIXED, POEM, POEM_ASKS, UNKNOWN_ANSWER, UNKNOWN_ASKS, Chat
 from .phrases import apart, known, patterns, spoken, tidy
 from .vocabulary import Vocabulary
 
@@ -14,6 +14,10 @@ UNKNOWN = PATTERNS["unknown"]
 STORY = PATTERNS["story"]
 POEMS = PATTERNS["poems"]
 FORBIDDEN = apart("define", DEFINE_ASKS) | apart("unknown", UNKNOWN_ASKS) | apart("story", stories.ASKS) | apart("poem", POEM_ASKS)
+
+
+# words of the known intents, some of which ask what a thing is
+ANSWERED = {word.strip(",.?!'\"").lower() for _, _, wordings in FIXED for wording in wordings for word in wording.split()}
 
 
 class OpenChat:
@@ -36,6 +40,22 @@ class OpenChat:
         ask = known(src, UNKNOWN, FORBIDDEN).format(x=x)
         return Turn(ask, UNKNOWN_ANSWER.format(x=x), f"I do not know enough about {x}.")
 
+    def undefined(self, src: Source) -> Turn:
+        """The question for a definition, as for the words that have one, about any other word."""
+        v = self.vocabulary
+        while True:
+            one, many = src.pick(v.countable)
+            known_word = src.pick(self.chat.words)
+            w = src.pick([one, one, one, one, src.pick(v.words), f"{one} {known_word}", f"{known_word} {one}", v.pseudo(src)])
+            if w not in self.chat.definitions and w not in ANSWERED:
+                break
+        if src.chance(0.12) and w == one and many not in self.chat.definitions:
+            ask = spoken(src, "[What are {w}|Tell me what {w} are|Explain {w} to me|What do you call {w}|Do you know what {w} are][?|?|, please.]").format(w=many)
+            return Turn(casual(src, ask), UNKNOWN_ANSWER.format(x=many), f"I do not know enough about {many}.")
+        a = W.article(w)
+        ask = known(src, DEFINE, FORBIDDEN) if src.chance(0.6) else src.wording("define", DEFINE_ASKS)
+        return Turn(casual(src, ask.format(w=w, a=a)), UNKNOWN_ANSWER.format(x=a), f"I do not know enough about {a}.")
+
     def story(self, src: Source) -> Turn:
         hero = src.pick(W.ANIMALS) if src.chance(0.4) else self.vocabulary.noun(src)
         shown = src.pick(["", "", "", src.pick(stories.TRAITS) + " "]) + hero
@@ -49,7 +69,7 @@ class OpenChat:
         return Turn(known(src, POEMS, FORBIDDEN).format(a=a), text, f"The user wants a poem about {a}. Four lines are enough.", graded=False, answer_weight=0.5)
 
     def turn(self, src: Source) -> Turn:
-        return src.rng.choices([intents.composed, self.definition, self.unknown, self.poem], [0.68, 0.15, 0.14, 0.03])[0](src)
+        return src.rng.choices([intents.composed, self.definition, self.unknown, self.undefined, self.poem], [0.62, 0.15, 0.11, 0.09, 0.03])[0](src)
 
     def item(self, src: Source, talk) -> Item:
         """One to four turns, now and then ten; `talk`: turns of other kinds."""

@@ -16,6 +16,7 @@ ASKS = PATTERNS["asks"]
 OPENING = ["[Here are|Here come|These are|I have|I send you|Look at|Read|Keep in mind|Please remember|Study|Store] [some|my|a few|the|these|many] [notes|lines|facts|records|entries|pieces of text|sentences|remarks][.|:]",
            "[Read|Study|Remember|Take in] [this|the following][ text| list| page| file|] [carefully|well|, please|][.|:]", "[Text|List|File|Page|Document|Log|Record|Memory]:", ""]
 CLOSING = ["", "", "[Now|Here is|And now] [my|a|the] question[:|.]", "[That is all|That was the text|End of the text|This is the end].", "[Answer|Please answer] [from|by|with] the text[.|:]", "[Question|Q]:"]
+CLAUSES = [tuple(line.split(" ; ")) for line in PATTERNS["clauses"]]
 TELLS = PATTERNS["tells"]
 RECALLS = PATTERNS["recalls"]
 FORBIDDEN_ASKS, FORBIDDEN_LINES, FORBIDDEN_INTROS = apart("question", QUESTIONS), apart("fact", STYLES), apart("intro", INTROS)
@@ -95,26 +96,49 @@ class OpenRecall:
         return dress(src, Item("recall", messages, answer_weight=1.5, prompt_weight=0.05), thinking=0.4, system=0.3)
 
     def about_me(self, src: Source, talk) -> Item:
-        """The user tells things about himself and asks later, with other turns between."""
+        """The user tells things about himself, in sentences of their own or several in one, and asks later, with other turns between."""
         while True:
-            told = list({a: make(src) for a, make in (self.attribute(src, 0.5) for _ in range(src.number(1, 4)))}.items())
+            told = list({a: make(src) for a, make in (self.attribute(src, 0.5) for _ in range(src.number(0, 3)))}.items())
+            clauses = [self.clause(src, form) for form in src.sample(CLAUSES, src.pick([0, 1, 1, 2]))]
             name = self.vocabulary.name(src)
-            if src.wants("me|" + name + str(told)):
+            if (told or clauses) and src.wants("me|" + name + str(told) + "".join(c[0] for c in clauses)):
                 break
-        hello = spoken(src, "[Hello|Hi|Good morning|Hey][!|,|.] [My name is|I'm|I am called|You can call me|People call me|This is] {N}.").format(N=name)
-        text = hello + " " + " ".join(spoken(src, src.pick(TELLS)).format(a=a, v=v) for a, v in told)
-        messages = [user(tidy(text)), assistant(f"Nice to meet you, {name}!", f"The user is called {name}.")]
-        order = [*told, None]
-        src.rng.shuffle(order)
-        for fact in order:
+        greeting = spoken(src, "[||Hello|Hi|Good morning|Hey]")
+        hello = spoken(src, "[My name is|I'm|I am called|You can call me|People call me|I am] {N}").format(N=name)
+        parts = [c[0] for c in clauses]
+        if told and src.chance(0.4):
+            parts.append(f"my {told[0][0]} is {told[0][1]}")
+        separate = told[1:] if len(parts) > len(clauses) else told
+        src.rng.shuffle(parts)
+        parts.insert(0 if src.chance(0.7) else src.number(0, len(parts)), hello)
+        said = W.capital(", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]) + "."
+        start = greeting + src.pick(["! ", ", ", ". "]) if greeting else ""
+        begin = said[0].lower() + said[1:] if start.endswith(", ") and not said.startswith("I") else said
+        text = tidy(start + begin + " " + " ".join(spoken(src, src.pick(TELLS)).format(a=a, v=v) for a, v in separate))
+        why = f"The user said: {said}"
+        asks = [(spoken(src, "[What is|What's|Tell me|Say|Can you tell me|Could you repeat|Do you know] my name[?|?|, please?| again?]"), f"Your name is {name}.", why)]
+        asks += [(c[1] + src.pick(["?", "?", ", please?", ""]), c[2], why) for c in clauses]
+        asks += [(tidy(W.capital(spoken(src, src.pick(RECALLS)).format(a=a))), f"Your {a} is {v}.", f"The user said that the {a} is {v}.") for a, v in told]
+        src.rng.shuffle(asks)
+        messages: list[dict] = []
+        if src.chance(0.3):             # asks at once
+            q, reply, why = asks[0]
+            asks = asks[1:]
+            messages = [user(f"{text} {q}"), assistant(reply, why)]
+        else:
+            messages = [user(text), assistant(f"Nice to meet you, {name}!", f"The user is called {name}.")]
+        for q, reply, why in asks:
             for _ in range(src.pick([0, 0, 1, 1, 2])):
                 t = talk(src)
                 messages += [user(t.question), assistant(t.answer, t.reasoning, aloud=t.aloud)]
-            if fact is None:
-                q = spoken(src, "[What is|What's|Tell me|Say|Can you tell me|Could you repeat] my name[?|, please?| again?]")
-                messages += [user(q), assistant(f"Your name is {name}.", f"The user said: {hello}")]
-            else:
-                a, v = fact
-                q = tidy(W.capital(spoken(src, src.pick(RECALLS)).format(a=a)))
-                messages += [user(q), assistant(f"Your {a} is {v}.", f"The user said that the {a} is {v}.")]
+            messages += [user(q), assistant(reply, why)]
         return dress(src, Item("recall", messages), thinking=0.5)
+
+    def clause(self, src: Source, form: tuple[str, ...]) -> tuple[str, str, str]:
+        """A fact in a clause, a question and its answer."""
+        v = self.vocabulary
+        makers = {"place": v.place, "job": lambda s: s.pick(W.JOBS) if s.chance(0.5) else v.noun(s), "name": v.name, "age": lambda s: s.number(5, 99), "year": lambda s: s.number(1920, 2020),
+                  "noun": v.thing, "nouns": lambda s: s.pick(v.countable)[1], "instrument": lambda s: s.pick(W.INSTRUMENTS), "language": lambda s: s.pick(W.LANGUAGES), "clock": v.clock}
+        value = makers[form[3]](src)
+        told, answer = (f.replace("[a|an] {v}", W.article(str(value))).format(v=value) for f in (form[0], form[2]))
+        return told, spoken(src, form[1]), answer

@@ -30,6 +30,36 @@ def steps(op: str, a: int, b: int) -> str:
     return f"{a} {op} {b} = {result}"
 
 
+def long_steps(op: str, a: int, b: int) -> str:
+    """The way to a result beyond 999: by the digits of one operand."""
+    def times(x: int, digit: int) -> str:
+        parts = [p for p in (x // 100 * 100, x // 10 % 10 * 10, x % 10) if p]
+        return " + ".join(str(p * digit) for p in parts) + f" = {x * digit}" if len(parts) > 1 else f"{x * digit}"
+    if op != "*":
+        out, total = [], a
+        for i, digit in enumerate(str(b)):
+            part = int(digit) * 10 ** (len(str(b)) - 1 - i)
+            if part:
+                out.append(f"{total} {op} {part} = {(total := total + part if op == '+' else total - part)}")
+        return ". ".join([*out, f"{a} {op} {b} = {total}"])
+    tens, ones = b // 10 * 10, b % 10
+    if not tens:
+        return f"{a} * {b} = {times(a, b)}"
+    by_tens = f"{a} * {tens // 10} = {times(a, tens // 10)}, so {a} * {tens} = {a * tens}"
+    return f"{by_tens}. {a} * {ones} = {times(a, ones)}. {a} * {b} = {a * tens} + {a * ones} = {a * b}" if ones else by_tens
+
+
+def long_operands(src: Source) -> tuple[str, int, int]:
+    """With a result from 1,000 to 99,999."""
+    while True:
+        op = src.pick("***+-")
+        a, b = (src.number(101, 999), src.number(2, 99)) if op == "*" else (src.number(100, 10 ** src.pick([4, 4, 5]) - 1), src.number(11, 9999))
+        if op == "*" and src.chance(0.25):
+            a = src.number(32, 99)
+        if 1000 <= (result := compute(op, a, b)) <= 99999 or op == "-" and a >= 1000 and result >= 0:
+            return op, a, b
+
+
 def operands(src: Source) -> tuple[str, int, int]:
     op = src.pick("++--****///")
     if op == "+":
@@ -57,13 +87,14 @@ def operands(src: Source) -> tuple[str, int, int]:
 
 def turn(src: Source) -> Turn:
     def draw():
+        long = src.chance(0.12)
         while True:
-            op, a, b = operands(src)
-            if max(a, b, compute(op, a, b)) <= 999:
+            op, a, b = long_operands(src) if long else operands(src)
+            if long or max(a, b, compute(op, a, b)) <= 999:
                 break
         low, high = (min(a, b), max(a, b)) if op in "+*" else (a, b)
-        return f"sum|{op}|{low}|{high}", (op, a, b)
-    op, a, b = src.search(draw)
+        return f"sum|{op}|{low}|{high}", (op, a, b, long)
+    op, a, b, long = src.search(draw)
     sign = src.pick(["*", "*", "x", "×", "·"]) if op == "*" else src.pick(["/", "/", "÷", ":"]) if op == "/" else op
     if src.chance(0.2):
         while bare(form := spoken(src, src.pick(WORDS[op]))) in FORBIDDEN_WORDS:
@@ -72,7 +103,8 @@ def turn(src: Source) -> Turn:
     else:
         expression = f"{a} {sign} {b}" if src.chance(0.85) else f"{a}{sign}{b}"
     ask = known(src, ASKS, FORBIDDEN).format(e=expression)
-    shown, answer = steps(op, a, b) + ".", f"{a} {op} {b} = {compute(op, a, b)}."
+    way = long_steps if long else steps
+    shown, answer = way(op, a, b) + ".", f"{a} {op} {b} = {compute(op, a, b)}."
     return Turn(casual(src, W.capital(ask)), answer, shown, aloud=shown if shown != answer else "")
 
 
