@@ -9,6 +9,7 @@ from .. import chatfmt
 from . import arithmetic, json_tasks, knowledge, open_sums, stories, toolcalls
 from .base import Item, Source, Turn
 from .chat import Chat
+from .open_agent import OpenAgent
 from .open_chat import OpenChat
 from .open_copy import OpenCopy
 from .open_json import OpenJson
@@ -28,16 +29,16 @@ SHARES = {
     "more": {"chat": 0.20, "knowledge": 0.11, "sum": 0.11, "problem": 0.20, "story": 0.02, "passage": 0.06, "recall": 0.06,
              "about_me": 0.02, "tool": 0.09, "single_call": 0.08, "json": 0.05},
     # open vocabulary and composed wordings; the earlier generators for the usual cases
-    "open": {"open_chat": 0.15, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.15, "problem": 0.03,
-             "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.045, "open_me": 0.02, "open_tool": 0.065, "usual_tool": 0.04,
-             "single_call": 0.025, "open_json": 0.125, "json": 0.01},
+    "open": {"open_chat": 0.15, "chat": 0.05, "open_copy": 0.075, "knowledge": 0.08, "open_sum": 0.09, "open_problem": 0.14, "problem": 0.03,
+             "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.04, "open_me": 0.025, "open_tool": 0.055, "usual_tool": 0.029,
+             "single_call": 0.025, "open_agent": 0.026, "open_json": 0.125, "json": 0.01},
     # the same in rows of 8,192 and 16,384 tokens, with recall over nearly all of them
-    "wide": {"open_chat": 0.15, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.145, "problem": 0.03,
-             "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.03, "far_recall": 0.02, "open_me": 0.02, "open_tool": 0.065,
-             "usual_tool": 0.04, "single_call": 0.025, "open_json": 0.125, "json": 0.01},
-    "far": {"open_chat": 0.15, "chat": 0.05, "open_copy": 0.08, "knowledge": 0.085, "open_sum": 0.09, "open_problem": 0.15, "problem": 0.03,
-            "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.02, "far_recall": 0.025, "open_me": 0.02, "open_tool": 0.065,
-            "usual_tool": 0.04, "single_call": 0.025, "open_json": 0.125, "json": 0.01},
+    "wide": {"open_chat": 0.145, "chat": 0.05, "open_copy": 0.075, "knowledge": 0.08, "open_sum": 0.09, "open_problem": 0.135, "problem": 0.03,
+             "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.025, "far_recall": 0.018, "open_me": 0.025, "open_tool": 0.055,
+             "usual_tool": 0.028, "single_call": 0.025, "open_agent": 0.034, "open_json": 0.125, "json": 0.01},
+    "far": {"open_chat": 0.145, "chat": 0.05, "open_copy": 0.075, "knowledge": 0.08, "open_sum": 0.09, "open_problem": 0.135, "problem": 0.03,
+            "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.018, "far_recall": 0.022, "open_me": 0.025, "open_tool": 0.055,
+            "usual_tool": 0.028, "single_call": 0.025, "open_agent": 0.042, "open_json": 0.12, "json": 0.01},
 }
 # tokens of the longest documents in recall; "far_recall" has at least a quarter of it
 LONGEST = {"short": 850, "long": 3700, "more": 3700, "open": 3700, "wide": 7500, "far": 15800}
@@ -55,6 +56,7 @@ class Generators:
         vocabulary = Vocabulary(corpus)
         self.open_chat = OpenChat(vocabulary, self.chat)
         self.open_recall, self.copy = OpenRecall(vocabulary, examples), OpenCopy(vocabulary)
+        self.agents = OpenAgent(vocabulary)
         self.tools, self.json, self.problems = OpenTools(vocabulary), OpenJson(vocabulary), OpenProblems(vocabulary)
 
     def open_talk(self, src: Source) -> Turn:
@@ -79,6 +81,7 @@ class Generators:
             "open_chat": lambda: self.open_chat.item(src, self.open_talk), "open_story": lambda: self.open_chat.stories(src), "open_copy": lambda: self.copy.item(src), "open_sum": lambda: open_sums.sums(src),
             "open_problem": lambda: self.problems.item(src), "open_json": lambda: self.open_json(src),
             "open_tool": lambda: self.tools.session(src, self.open_talk), "usual_tool": lambda: toolcalls.session(src, self.open_talk, parallel=0.2),
+            "open_agent": lambda: self.agents.session(src, self.open_talk),
             "open_recall": lambda: self.open_recall.item(src, int(100 * (longest / 100) ** src.rng.random())),
             "far_recall": lambda: self.open_recall.item(src, src.number(longest // 4, longest)),
             "open_me": lambda: self.open_recall.about_me(src, self.open_talk)}
@@ -150,6 +153,7 @@ def held_out_sets(g: Generators) -> dict[str, tuple[int, Callable[[Source], Item
         "recall at 2,000 tokens": (4096, distance(2000), "test"),
         "recall at 3,500 tokens": (4096, distance(3400), "test"),
         "open: tool calls, new values": (4096, family("open_tool"), "test"),
+        "open: agents, new values": (4096, family("open_agent"), "test"),
         "open: JSON, new content": (1024, family("open_json"), "test"),
         "open: word problems, new operands": (1024, family("open_problem"), "test"),
         "open: sums, new operands": (1024, family("open_sum"), "test"),
