@@ -163,10 +163,10 @@ class OpenAgent(AgentResults):
         calls = [{"name": t.name, "arguments": {s.key: x[s.said] for s in t.slots if s.said in x}} for t, x in wanted]
         results = [self.result(src, t.verb, x) for t, x in wanted]
         messages = [user(text), assistant("", call_reasoning(calls), calls), *({"role": "tool", "content": r.output} for r in results)]
-        if len(wanted) == 1 and not results[0].single and src.chance(0.15):     # "... and open the first one": a second call after the result
-            if (more := self.chained(src, tools, messages, results[0])) is None:
-                return None
-            messages, results, calls = *more, [m["calls"][0] for m in more[0] if m.get("calls")]
+        if len(wanted) == 1 and not results[0].single and src.chance(0.35):     # "... and open the first one": a second call after the result
+            more = self.chained(src, tools, messages, results[0])
+            if more is not None:
+                messages, results, calls = *more, [m["calls"][0] for m in more[0] if m.get("calls")]
         key = "tool|" + json.dumps([c["arguments"] for c in calls], sort_keys=True)
         if not (src.wants(key) if any(c["arguments"] for c in calls) else src.split == "train"):
             return None
