@@ -47,13 +47,13 @@ class OpenAgent(AgentResults):
             kind = src.pick(pool)
             chosen[kind] = None
             for line in KINDS[kind].get("@>", []):      # what goes on with its results
-                if src.chance(0.4):
+                if src.chance(0.6) and len(chosen) < 14:
                     chosen[line.split()[0]] = None
         style, key_style = src.pick([0, 0, 0, 1, 2, 3, 3]), src.pick([0, 0, 0, 0, 1, 1, 2])
         prefix = src.pick(["fs_", "mcp__files__", "api.", "my_", self.stem(src) + "_"]) if src.chance(0.1) else ""
         short, rich = src.chance(0.4), src.chance(0.85)
         tools = [self.tool(src, k, style, key_style, prefix, short, rich) for k in chosen]
-        if src.chance(0.25):
+        if len(tools) < 12 and src.chance(0.25):
             tools += [t for t in self.others.tools(src, src.number(1, 3)) if (t.verb, t.thing) not in EVERYDAY]
         src.rng.shuffle(tools)
         return tools if len({t.name for t in tools}) == len(tools) else self.tools(src)
@@ -155,7 +155,7 @@ class OpenAgent(AgentResults):
             if src.split == "train":
                 why = f"The result had {', '.join(f'{k + 1}: {r.called}' for k, r in enumerate(before.rows))}."
                 return [user(W.capital(spoken(src, src.pick(PATTERNS["again"])).format(nth=nth))), assistant(f"The {nth} one was {before.rows[i].called}.", why)], before
-        asked = self.later(src, tools, before) if before and src.chance(0.65) else None
+        asked = self.later(src, tools, before) if before and src.chance(0.8) else None
         asked = asked or self.ask(src, mine)
         if asked is None:
             return None
