@@ -37,6 +37,7 @@ class Result:
     reasoning: str
     rows: list[Row] = field(default_factory=list)
     single: bool = False            # not a list: later requests say "it"
+    written: tuple[str, str] | None = None      # path and text of a file
 
 
 class AgentResults(AgentValues):
@@ -53,13 +54,15 @@ class AgentResults(AgentValues):
             answer = self.fill(src, lines["!"][0], values, made=False)
             single = [Row("", "", [self.handle(src, h, values) for h in lines.get("@>", [])])]
             told = any(m.group(1).startswith("_") for m in SLOT.finditer(lines["!"][0]))
-            return Result(output, answer, "The tool gave what is asked for." if told else "The tool has done it.", single, True)
+            written = (values["path"], values["code"]) if kind == "write" and "append" not in values else None
+            return Result(output, answer, "The tool gave what is asked for." if told else "The tool has done it.", single, True, written)
         n = min(src.pick([0, 1, 2, 2, 3, 3, 4, 5]), values.get("limit", 5))
         folder = values.get("dir", "")
         values["_under"] = folder + "/" if folder and not folder.endswith("/") else folder
         form, rows, shown = spoken(src, src.pick(lines["&"])), [], []
         for i in range(n):
-            row = {k: x for k, x in values.items() if not k.startswith("_") or k.startswith("__") or k == "_under"} | {"_i": i + 1}
+            row = {k: x for k, x in values.items() if not k.startswith("_") or k.startswith("__") or k == "_under"}
+            row.update({"_i": i + 1} | (self.found(src, values) if kind in ("glob", "grep") else {}))
             text = self.fill(src, form, row)
             called = self.fill(src, lines["@"][0], row)
             if called in [r.called for r in rows]:
@@ -88,7 +91,7 @@ class AgentResults(AgentValues):
         """What a file holds or a command prints: lines, of which the answer says the number and the first."""
         known_value = None
         if kind == "read":
-            lines = self.content(src, values["path"])
+            lines = values["_text"].split("\n") if "_text" in values else self.content(src, values["path"])
             if "_key" in values:
                 known_value, lines = self.settings(src, values["_key"])
             lines = lines[:values.get("limit", 9)]

@@ -62,6 +62,20 @@ class AgentValues:
     def dir(self, src: Source) -> str:
         return self.root(src) + self.folders(src, 1, src.pick([1, 1, 2, 3])) + ("/" if src.chance(0.25) else "")
 
+    def matching(self, src: Source, glob: str) -> str:
+        """A path that fits a pattern."""
+        depth = src.pick(["", self.folders(src, 1, 2) + "/"])
+        return glob.replace("**/", depth).replace("*", self.stem(src))
+
+    def found(self, src: Source, values: dict) -> dict:
+        """Path and line of a match, so that they fit what was looked for and where."""
+        path = self.matching(src, values["glob"]) if "glob" in values else self.path(src)
+        out = {"_path": values["_under"] + path.lstrip("/~.") if "dir" in values else path}
+        if re.fullmatch(r"[\w ]+", x := values.get("pattern", "")):
+            word, number = self.makers["word"](src), src.number(0, 99)
+            out["_code"] = src.pick([f"{x} = {number}", f"{x}({word})", f"// {x}: {word}", f"{word} {x}", f"# {word} {x} {number}", f"{x}.{word}()", x])
+        return out
+
     def ident(self, src: Source) -> str:
         words = [src.pick([self.vocabulary.noun, self.vocabulary.pseudo, lambda s: s.pick(self.vocabulary.verbs)])(src) for _ in range(src.pick([1, 2, 2, 3]))]
         return cased(" ".join(words), src.pick([0, 0, 1, 1, 3, 5]))

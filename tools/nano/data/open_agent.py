@@ -161,6 +161,9 @@ class OpenAgent(AgentResults):
             return None
         text, wanted = asked
         calls = [{"name": t.name, "arguments": {s.key: x[s.said] for s in t.slots if s.said in x}} for t, x in wanted]
+        for tool, values in wanted:
+            if before and before.written and tool.verb == "read" and values["path"] == before.written[0]:
+                values["_text"] = before.written[1]
         results = [self.result(src, t.verb, x) for t, x in wanted]
         messages = [user(text), assistant("", call_reasoning(calls), calls), *({"role": "tool", "content": r.output} for r in results)]
         if len(wanted) == 1 and not results[0].single and src.chance(0.35):     # "... and open the first one": a second call after the result
