@@ -206,52 +206,74 @@ class MatrixMultiplier {
     alignas(64) Weights<kManySteps> steps[2];
     alignas(64) Sums sums;
     Decoder weights(range_.weight);
-    const int64_t turns = (inputs_.row_groups() + 1) / 2 * kManySteps;
+    const int64_t pairs = (inputs_.row_groups() + 1) / 2;
     const int64_t items = (range_.count + kOutputs - 1) / kOutputs * ((weights.lines() + kManyLines - 1) / kManyLines);
     Item decoded, added;
     for (int64_t n = 0; n <= items; ++n) {
-      const Source<kOutputs, kManySteps> source(*this, weights, decoded);
-      for (int64_t o = 0, turn = 0; o < kOutputs; ++o) {
-        source.decode(o, steps[n % 2][o / kGroup], o % kGroup);
-        for (; n > 0 && turn < (o + 1) * turns / kOutputs; ++turn) {
-          add_turn<kManySteps>(added.line, weights.lines(), turn, steps[(n + 1) % 2], sums);
+      Turns<kManySteps> turns{Source<kOutputs, kManySteps>(*this, weights, decoded), steps[n % 2], steps[(n + 1) % 2],
+                              added.line * kLineSteps,
+                              std::min(kManyLines, weights.lines() - added.line) * kLineSteps};
+      const bool begins = added.line == 0;
+      const bool ends = added.line + kManyLines >= weights.lines();
+      if (n == 0) {
+        turns.each = kOutputs / kManySteps;
+        take_turns<0>(turns, 0);
+      } else {
+        turns.each = (kOutputs - 1) / (pairs * turns.steps) + 1;
+        for (int64_t turn = 0; turn < pairs; ++turn) {
+          // Forth and back: sums of the two groups at which an item ends stay in the tiles for the next.
+          const int64_t group = 2 * (n % 2 == 0 ? turn : pairs - 1 - turn);
+          const bool load = begins || turn > 0;
+          const bool store = ends || turn + 1 < pairs;
+          if (group + 1 < inputs_.row_groups()) {
+            add_item<2>(turns, group, load, begins, store, sums + group);
+          } else {
+            add_item<1>(turns, group, load, begins, store, sums + group);
+          }
         }
       }
       decoded.advance(kOutputs, kManyLines, weights.lines());
       if (n == 0) continue;
-      if (added.line + kManyLines >= weights.lines()) store_groups(added.output, sums);
+      if (ends) store_groups(added.output, sums);
       added.advance(kOutputs, kManyLines, weights.lines());
     }
     return weights.any_bad();
   }
 
-  // A turn is a step of an item for two groups of rows; all steps of two groups come before those of the next two.
   template <int64_t kManySteps>
-  GANNET_AMX void add_turn(int64_t line, int64_t all_lines, int64_t turn, const Weights<kManySteps>& weights,
-                           Sums& sums) const {
-    constexpr int64_t kManyLines = kManySteps / kLineSteps;
-    const int64_t s = turn % kManySteps;
-    const int64_t lines = std::min(kManyLines, all_lines - line);
-    const int64_t steps = lines * kLineSteps;
-    if (s >= steps) return;
-    const int64_t group = turn / kManySteps * 2;
-    const bool alone = inputs_.row_groups() <= 2;  // then sums stay in the tiles
-    const bool begins = s == 0 && (!alone || line == 0);
-    const bool stops = s + 1 == steps && (!alone || line + lines == all_lines);
-    const int64_t step = line * kLineSteps + s;
-    if (group + 1 < inputs_.row_groups()) {
-      if (begins) load_sums<2>(line == 0, sums + group);
-      add_products<2>(weights[0][s], weights[1][s], group, step);
-      if (stops) store_sums<2>(sums + group);
-    } else {
-      if (begins) load_sums<1>(line == 0, sums + group);
-      add_products<1>(weights[0][s], weights[1][s], group, step);
-      if (stops) store_sums<1>(sums + group);
+  struct Turns {
+    Source<2 * kGroup, kManySteps> source;
+    Weights<kManySteps>& to;
+    const Weights<kManySteps>& from;
+    int64_t step;
+    int64_t steps;
+    int64_t each = 0;
+    int64_t done = 0;
+  };
+
+  template <int groups, int64_t kManySteps>
+  GANNET_AMX void add_item(Turns<kManySteps>& turns, int64_t group, bool load, bool zero, bool store,
+                           float (*sums)[2][kGroup][kGroup]) const {
+    if (load) load_sums<groups>(zero, sums);
+    take_turns<groups>(turns, group);
+    if (store) store_sums<groups>(sums);
+  }
+
+  template <int groups, int64_t kManySteps>
+  [[gnu::always_inline]] GANNET_AMX void take_turns(Turns<kManySteps>& turns, int64_t group) const {
+    const int64_t steps = groups > 0 ? turns.steps : kManySteps;
+    int64_t o = turns.done;
+    for (int64_t s = 0; s < steps; ++s) {
+      for (const int64_t end = std::min(2 * kGroup, o + turns.each); o < end; ++o) {
+        turns.source.decode(o, turns.to[o / kGroup], o % kGroup);
+      }
+      if constexpr (groups > 0) add_products<groups>(turns.from[0][s], turns.from[1][s], group, turns.step + s);
     }
+    turns.done = o;
   }
 
   template <int groups>
-  GANNET_AMX void add_products(const void* first, const void* second, int64_t group, int64_t step) const {
+  [[gnu::always_inline]] GANNET_AMX void add_products(const void* first, const void* second, int64_t group, int64_t step) const {
     // Inputs come from L2 and must not drive weights and sums out of L1.
     _tile_loadd(4, first, 64);
     _tile_stream_loadd(6, inputs_.packed(group, step), 4 * inputs_.packed_rows(group));
