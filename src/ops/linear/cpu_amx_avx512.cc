@@ -113,10 +113,8 @@ class MatrixMultiplier {
     }
 
     // Decodes the o-th output's weights to a row.
-    [[gnu::always_inline]] void decode(int64_t o, Step* to, int64_t row) const {
-      if (usual) [[likely]]
-        return weights.template decode<kLines>(first + o, o, line, later, to, row);
-      if (lines > 0) decode_some(o, to, row);
+    [[gnu::always_inline]] void decode(typename Decoder::Kept& kept, int64_t o, Step* to, int64_t row) const {
+      weights.template decode<kLines>(kept, first + o, o, line, later, to, row);
     }
     [[gnu::noinline]] void decode_some(int64_t o, Step* to, int64_t row) const {
       if (o < count) return weights.decode_some(first + o, o, line, lines, later, to, row);
@@ -162,15 +160,17 @@ class MatrixMultiplier {
       const FewSource source(*this, weights, decoded);
       const int64_t added_steps = n > 0 ? std::min(FewSource::kLines, weights.lines() - added.line) * kLineSteps : 0;
       const uint32_t* inputs = inputs_.packed(0, added.line * kLineSteps);
+      typename Decoder::Kept kept = weights.keep();
       if (n > 0 && added.line == 0) _tile_zero(0);
       for (int64_t s = 0; s < kFewSteps; ++s, inputs += kPairs * inputs_.rows()) {
         for (int64_t o = s * kGroup / kFewSteps; o < (s + 1) * kGroup / kFewSteps; ++o)
-          source.decode(o, steps[n % 2], o);
+          source.usual ? source.decode(kept, o, steps[n % 2], o) : source.decode_some(o, steps[n % 2], o);
         if (s >= added_steps) continue;
         _tile_loadd(4, steps[(n + 1) % 2][s], 64);
         _tile_loadd(6, inputs, 4 * inputs_.rows());
         _tile_dpbf16ps(0, 4, 6);
       }
+      weights.learn(kept);
       decoded.advance(kGroup, FewSource::kLines, weights.lines());
       if (n == 0) continue;
       if (added.line + FewSource::kLines >= weights.lines()) store_group(added.output);
@@ -260,25 +260,47 @@ class MatrixMultiplier {
   }
 
   template <int groups, int64_t kManySteps>
+  GANNET_AMX void take_turns(Turns<kManySteps>& turns, int64_t group) const {
+    if (turns.source.usual) [[likely]]
+      return take_turns<groups, true>(turns, group);
+    take_turns<groups, false>(turns, group);
+  }
+
+  template <int groups, bool usual, int64_t kManySteps>
   [[gnu::always_inline]] GANNET_AMX void take_turns(Turns<kManySteps>& turns, int64_t group) const {
+    const Source<2 * kGroup, kManySteps> source = turns.source;
+    typename Decoder::Kept kept = source.weights.keep();
     const int64_t steps = groups > 0 ? turns.steps : kManySteps;
+    const int64_t each = turns.each;
+    Weights<kManySteps>& to = turns.to;
+    const Weights<kManySteps>& from = turns.from;
+    const uint32_t* first = inputs_.packed(group, turns.step);
+    const uint32_t* second = inputs_.packed(group + 1, turns.step);
+    const int64_t row_bytes = 4 * inputs_.packed_rows(group);
     int64_t o = turns.done;
     for (int64_t s = 0; s < steps; ++s) {
-      for (const int64_t end = std::min(2 * kGroup, o + turns.each); o < end; ++o) {
-        turns.source.decode(o, turns.to[o / kGroup], o % kGroup);
+      for (const int64_t end = std::min(2 * kGroup, o + each); o < end; ++o) {
+        if constexpr (usual) {
+          source.decode(kept, o, to[o / kGroup], o % kGroup);
+        } else {
+          source.decode_some(o, to[o / kGroup], o % kGroup);
+        }
       }
-      if constexpr (groups > 0) add_products<groups>(turns.from[0][s], turns.from[1][s], group, turns.step + s);
+      if constexpr (groups > 0) add_products<groups>(from[0][s], from[1][s], first, second, row_bytes);
+      first += row_bytes / 4 * kPairs;
+      second += kGroup * kPairs;
     }
     turns.done = o;
+    turns.source.weights.learn(kept);
   }
 
   template <int groups>
-  [[gnu::always_inline]] GANNET_AMX void add_products(const void* first, const void* second, int64_t group, int64_t step) const {
+  [[gnu::always_inline]] GANNET_AMX void add_products(const void* first, const void* second, const uint32_t* x0, const uint32_t* x1, int64_t row_bytes) const {
     // Inputs come from L2 and must not drive weights and sums out of L1.
     _tile_loadd(4, first, 64);
-    _tile_stream_loadd(6, inputs_.packed(group, step), 4 * inputs_.packed_rows(group));
+    _tile_stream_loadd(6, x0, row_bytes);
     _tile_loadd(5, second, 64);
-    if constexpr (groups > 1) _tile_stream_loadd(7, inputs_.packed(group + 1, step), 64);
+    if constexpr (groups > 1) _tile_stream_loadd(7, x1, 64);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 5, 6);
     if constexpr (groups > 1) {
