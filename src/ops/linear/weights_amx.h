@@ -113,9 +113,9 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
  public:
   using WeightLines::WeightLines;
 
-  // What a loop keeps in vectors of its own: tables, and what it has seen. The compiler would load members again after
-  // every store.
-  struct Kept {
+  // What a loop holds in registers: where the lines lie, tables and what was seen. The compiler would load members of
+  // the decoder again after each of its stores.
+  struct Registers {
     WeightLines lines;
     __m512i values = kept(kValues);
     __m512i spread = kept(kSpread);
@@ -124,8 +124,8 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
     __m512i down_12 = kept_words(1 << 4);
     __m256i most_less = _mm256_setzero_si256();
   };
-  Kept keep() const { return {.lines = *this}; }
-  void learn(const Kept& kept) { most_less_ = _mm256_max_epu16(most_less_, kept.most_less); }
+  Registers load_registers() const { return {.lines = *this}; }
+  void learn(const Registers& registers) { most_less_ = _mm256_max_epu16(most_less_, registers.most_less); }
 
   // Makes ready for some lines from `line` on of `count` outputs, at most two groups.
   template <int64_t lines>
@@ -134,34 +134,34 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
   // Writes whole lines of an output, of those for which the decoder is ready the o-th, to a row of each step, and
   // fetches what lies `later` bytes behind each.
   template <int64_t lines>
-  [[gnu::always_inline]] void decode(Kept& kept, int64_t output, int64_t, int64_t line, int64_t later, Step* to,
-                                     int64_t row) const {
+  [[gnu::always_inline]] void decode(Registers& registers, int64_t output, int64_t, int64_t line, int64_t later,
+                                     Step* to, int64_t row) const {
     static_assert(lines >= 2 && lines <= 4);
-    const uint8_t* from = kept.lines.codes(output) + line * kLine;
-    const uint8_t* scales = kept.lines.scales(output) + line * kLineSteps;
+    const uint8_t* from = registers.lines.codes(output) + line * kLine;
+    const uint8_t* scales = registers.lines.scales(output) + line * kLineSteps;
     alignas(32) uint64_t less[lines == 2 ? 2 : 4];
     if constexpr (lines == 2) {
-      take_scales(kept, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales)), less);
+      take_scales(registers, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales)), less);
     } else if constexpr (lines == 3) {
-      take_scales(kept, _mm_mask_loadu_epi8(_mm_set1_epi8(127), 0x0fff, scales), less);
+      take_scales(registers, _mm_mask_loadu_epi8(_mm_set1_epi8(127), 0x0fff, scales), less);
     } else {
-      take_scales(kept, _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)), less);
+      take_scales(registers, _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)), less);
     }
     GANNET_UNROLL
     for (int64_t l = 0; l < lines; ++l) {
       fetch(from + l * kLine + later);
-      decode_line(kept, _mm512_loadu_si512(from + l * kLine), less[l], to + l * kLineSteps, row);
+      decode_line(registers, _mm512_loadu_si512(from + l * kLine), less[l], to + l * kLineSteps, row);
     }
   }
   // The same of any number of lines, the last of which may be short.
   void decode_some(int64_t output, int64_t, int64_t line, int64_t count, int64_t later, Step* to, int64_t row) {
-    Kept kept = keep();
+    Registers registers = load_registers();
     alignas(32) uint64_t less[4];
-    take_scales(kept, scales_at(output, line), less);
-    learn(kept);
+    take_scales(registers, scales_at(output, line), less);
+    learn(registers);
     for (int64_t l = 0; l < count; ++l) {
       fetch(codes(output) + (line + l) * kLine + later);
-      decode_line(kept, codes_at(output, line + l, 0), less[l], to + l * kLineSteps, row);
+      decode_line(registers, codes_at(output, line + l, 0), less[l], to + l * kLineSteps, row);
     }
   }
 
@@ -175,29 +175,29 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
 
  private:
   // Of each scale what it takes away, for the four groups of a line each.
-  [[gnu::always_inline]] static void take_scales(Kept& kept, __m128i scales, uint64_t (&less)[4]) {
+  [[gnu::always_inline]] static void take_scales(Registers& registers, __m128i scales, uint64_t (&less)[4]) {
     const __m256i words = _mm256_sub_epi16(_mm256_set1_epi16(kMostScale), _mm256_cvtepu8_epi16(scales));
-    kept.most_less = _mm256_max_epu16(kept.most_less, words);
+    registers.most_less = _mm256_max_epu16(registers.most_less, words);
     _mm256_store_si256(reinterpret_cast<__m256i*>(less), _mm256_slli_epi16(words, 7));
     __asm__("" : "+m"(less));  // or the compiler would spread them by shuffles, whose port is needed
   }
-  [[gnu::always_inline]] static void take_scales(Kept& kept, __m128i scales, uint64_t (&less)[2]) {
+  [[gnu::always_inline]] static void take_scales(Registers& registers, __m128i scales, uint64_t (&less)[2]) {
     const __m128i words = _mm_sub_epi16(_mm_set1_epi16(kMostScale), _mm_cvtepu8_epi16(scales));
-    kept.most_less = _mm256_max_epu16(kept.most_less, _mm256_zextsi128_si256(words));
+    registers.most_less = _mm256_max_epu16(registers.most_less, _mm256_zextsi128_si256(words));
     _mm_store_si128(reinterpret_cast<__m128i*>(less), _mm_slli_epi16(words, 7));
     __asm__("" : "+m"(less));
   }
 
-  [[gnu::always_inline]] static void decode_line(const Kept& kept, __m512i words, const uint64_t& scales, Step* to,
-                                                 int64_t row) {
-    const __m512i less = _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<int64_t>(scales)), kept.spread);
-    _mm512_store_si512(to[0][row], value(kept, words, less));
-    _mm512_store_si512(to[1][row], value(kept, _mm512_mulhi_epu16(words, kept.down_4), less));
-    _mm512_store_si512(to[2][row], value(kept, _mm512_mulhi_epu16(words, kept.down_8), less));
-    _mm512_store_si512(to[3][row], value(kept, _mm512_mulhi_epu16(words, kept.down_12), less));
+  [[gnu::always_inline]] static void decode_line(const Registers& registers, __m512i words, const uint64_t& scales,
+                                                 Step* to, int64_t row) {
+    const __m512i less = _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<int64_t>(scales)), registers.spread);
+    _mm512_store_si512(to[0][row], value(registers, words, less));
+    _mm512_store_si512(to[1][row], value(registers, _mm512_mulhi_epu16(words, registers.down_4), less));
+    _mm512_store_si512(to[2][row], value(registers, _mm512_mulhi_epu16(words, registers.down_8), less));
+    _mm512_store_si512(to[3][row], value(registers, _mm512_mulhi_epu16(words, registers.down_12), less));
   }
-  [[gnu::always_inline]] static __m512i value(const Kept& kept, __m512i index, __m512i less) {
-    return _mm512_subs_epu16(_mm512_permutexvar_epi16(index, kept.values), less);
+  [[gnu::always_inline]] static __m512i value(const Registers& registers, __m512i index, __m512i less) {
+    return _mm512_subs_epu16(_mm512_permutexvar_epi16(index, registers.values), less);
   }
 
   // Twice, since the look-up takes five bits.
@@ -222,7 +222,7 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
  public:
   using WeightLines::WeightLines;
 
-  struct Kept {
+  struct Registers {
     WeightLines lines;
     __m512i even = kept_words(0x0010);
     __m512i odd = kept_words(0x1000);
@@ -230,8 +230,8 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
     __m512i sixteens = kept_words(0x1010);
     __m512i largest = kept_words(0x0101 * kLargest);
   };
-  Kept keep() const { return {.lines = *this}; }
-  void learn(const Kept& /*kept*/) {}
+  Registers load_registers() const { return {.lines = *this}; }
+  void learn(const Registers& /*registers*/) {}
 
   template <int64_t lines>
   void load_scales(int64_t first_output, int64_t count, int64_t line) {
@@ -243,14 +243,14 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
   }
 
   template <int64_t lines>
-  [[gnu::always_inline]] void decode(const Kept& kept, int64_t output, int64_t o, int64_t line, int64_t later, Step* to,
-                                     int64_t row) {
-    decode_whole(kept, output, o, line, lines, later, to, row);
+  [[gnu::always_inline]] void decode(const Registers& registers, int64_t output, int64_t o, int64_t line, int64_t later,
+                                     Step* to, int64_t row) {
+    decode_whole(registers, output, o, line, lines, later, to, row);
   }
   [[gnu::noinline]] void decode_some(int64_t output, int64_t o, int64_t line, int64_t count, int64_t later, Step* to,
                                      int64_t row) {
     const int64_t wholes = whole(line + count - 1) ? count : count - 1;
-    decode_whole(keep(), output, o, line, wholes, later, to, row);
+    decode_whole(load_registers(), output, o, line, wholes, later, to, row);
     if (wholes < count) decode_unusual(output, o, line, wholes, count, to, row);
   }
 
@@ -284,24 +284,24 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
   const __m512i* bias_of(int64_t o) const { return bias_[o >= next_block_ ? 1 : 0]; }
 
   // Of a code's bits from 4 on and copies of its sign.
-  [[gnu::always_inline]] static __m512i value(const Kept& kept, __m512i bits, __m512i bias) {
-    return _mm512_add_epi16(_mm512_and_si512(bits, kept.bits), bias);
+  [[gnu::always_inline]] static __m512i value(const Registers& registers, __m512i bits, __m512i bias) {
+    return _mm512_add_epi16(_mm512_and_si512(bits, registers.bits), bias);
   }
 
-  [[gnu::always_inline]] void decode_whole(const Kept& kept, int64_t output, int64_t o, int64_t line, int64_t count,
-                                           int64_t later, Step* to, int64_t row) {
-    const uint8_t* from = kept.lines.codes(output) + line * kLine;
+  [[gnu::always_inline]] void decode_whole(const Registers& registers, int64_t output, int64_t o, int64_t line,
+                                           int64_t count, int64_t later, Step* to, int64_t row) {
+    const uint8_t* from = registers.lines.codes(output) + line * kLine;
     const __m512i* bias = bias_of(o);
     __m512i most = _mm512_setzero_si512();
     GANNET_UNROLL
     for (int64_t l = 0; l < count; ++l) {
       fetch(from + l * kLine + later);
       const __m512i bytes = _mm512_loadu_si512(from + l * kLine);
-      most = _mm512_max_epu8(most, _mm512_sub_epi8(_mm512_add_epi8(bytes, bytes), kept.sixteens));
-      _mm512_store_si512(to[2 * l][row], value(kept, _mm512_maddubs_epi16(kept.even, bytes), bias[l]));
-      _mm512_store_si512(to[2 * l + 1][row], value(kept, _mm512_maddubs_epi16(kept.odd, bytes), bias[l]));
+      most = _mm512_max_epu8(most, _mm512_sub_epi8(_mm512_add_epi8(bytes, bytes), registers.sixteens));
+      _mm512_store_si512(to[2 * l][row], value(registers, _mm512_maddubs_epi16(registers.even, bytes), bias[l]));
+      _mm512_store_si512(to[2 * l + 1][row], value(registers, _mm512_maddubs_epi16(registers.odd, bytes), bias[l]));
     }
-    if (_mm512_cmpgt_epu8_mask(most, kept.largest) == 0) [[likely]]
+    if (_mm512_cmpgt_epu8_mask(most, registers.largest) == 0) [[likely]]
       return;
     decode_unusual(output, o, line, 0, count, to, row);
   }
@@ -334,25 +334,25 @@ class LineDecoder<WeightFormat::bf16> : public WeightLines<WeightFormat::bf16> {
  public:
   using WeightLines::WeightLines;
 
-  struct Kept {
+  struct Registers {
     WeightLines lines;
     __m512i least = _mm512_set1_epi16(-1);
   };
-  Kept keep() const { return {.lines = *this}; }
-  void learn(const Kept& kept) { least_ = _mm512_min_epu16(least_, kept.least); }
+  Registers load_registers() const { return {.lines = *this}; }
+  void learn(const Registers& registers) { least_ = _mm512_min_epu16(least_, registers.least); }
 
   template <int64_t lines>
   void load_scales(int64_t /*first_output*/, int64_t /*count*/, int64_t /*line*/) {}
 
   template <int64_t lines>
-  [[gnu::always_inline]] void decode(Kept& kept, int64_t output, int64_t, int64_t line, int64_t later, Step* to,
-                                     int64_t row) const {
-    decode_lines(kept, output, line, lines, later, to, row);
+  [[gnu::always_inline]] void decode(Registers& registers, int64_t output, int64_t, int64_t line, int64_t later,
+                                     Step* to, int64_t row) const {
+    decode_lines(registers, output, line, lines, later, to, row);
   }
   void decode_some(int64_t output, int64_t, int64_t line, int64_t count, int64_t later, Step* to, int64_t row) {
-    Kept kept = keep();
-    decode_lines(kept, output, line, count, later, to, row);  // none is short
-    learn(kept);
+    Registers registers = load_registers();
+    decode_lines(registers, output, line, count, later, to, row);  // none is short
+    learn(registers);
   }
 
   bool any_bad() const { return too_small(least_); }
@@ -365,14 +365,14 @@ class LineDecoder<WeightFormat::bf16> : public WeightLines<WeightFormat::bf16> {
   }
 
  private:
-  [[gnu::always_inline]] void decode_lines(Kept& kept, int64_t output, int64_t line, int64_t count, int64_t later,
-                                           Step* to, int64_t row) const {
-    const uint8_t* from = kept.lines.codes(output) + line * kLine;
+  [[gnu::always_inline]] void decode_lines(Registers& registers, int64_t output, int64_t line, int64_t count,
+                                           int64_t later, Step* to, int64_t row) const {
+    const uint8_t* from = registers.lines.codes(output) + line * kLine;
     GANNET_UNROLL
     for (int64_t l = 0; l < count; ++l) {
       fetch(from + l * kLine + later);
       const __m512i values = _mm512_loadu_si512(from + l * kLine);
-      kept.least = _mm512_min_epu16(kept.least, size_less_one(values));
+      registers.least = _mm512_min_epu16(registers.least, size_less_one(values));
       _mm512_store_si512(to[l][row], values);
     }
   }
