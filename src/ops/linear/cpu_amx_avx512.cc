@@ -242,11 +242,22 @@ class MatrixMultiplier {
         continue;
       }
       const bool ends = added.line + kManyLines >= weights.lines();
+      if (ends) fetch_outputs(added.output);
       add_item(turns, n % 2 == 0, added.line == 0, ends, sums);
       if (ends) store_groups(added.output, sums);
       added.advance(kOutputs, kManyLines, weights.lines());
     }
     return weights.any_bad();
+  }
+
+  // Outputs of many rows are many pages apart.
+  void fetch_outputs(int64_t first) const {
+    const int64_t last = std::min(first + kOutputs, range_.count) - 1;
+    const float* y = range_.y + inputs_.first_row() * range_.y_stride;
+    for (int64_t r = 0; r < inputs_.rows(); ++r, y += range_.y_stride) {
+      fetch(y + first);
+      fetch(y + last);
+    }
   }
 
   int64_t row_pairs() const { return (inputs_.row_groups() + 1) / 2; }

@@ -40,9 +40,9 @@ constexpr int64_t padded_steps(WeightFormat format, int64_t cols) {
 
 using Step = uint16_t[kGroup][kStep];  // of sixteen outputs
 
-// Fetches what will be decoded later.
-[[gnu::always_inline]] inline void fetch(const uint8_t* codes) {
-  _mm_prefetch(reinterpret_cast<const char*>(codes), _MM_HINT_T1);
+// Fetches what will be needed later to L2.
+[[gnu::always_inline]] inline void fetch(const void* place) {
+  _mm_prefetch(static_cast<const char*>(place), _MM_HINT_T1);
 }
 
 // A vector of equal words. The compiler would build it anew for each use, on a port that decoding waits for.
