@@ -125,7 +125,7 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
     __m256i most_less = _mm256_setzero_si256();
   };
   Registers load_registers() const { return {.lines = *this}; }
-  void learn(const Registers& registers) { most_less_ = _mm256_max_epu16(most_less_, registers.most_less); }
+  void learn(const Registers& registers) { own_.most_less = _mm256_max_epu16(own_.most_less, registers.most_less); }
 
   // Makes ready for some lines from `line` on of `count` outputs, at most two groups.
   template <int64_t lines>
@@ -155,17 +155,17 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
   }
   // The same of any number of lines, the last of which may be short.
   void decode_some(int64_t output, int64_t, int64_t line, int64_t count, int64_t later, Step* to, int64_t row) {
-    Registers registers = load_registers();
     alignas(32) uint64_t less[4];
-    take_scales(registers, scales_at(output, line), less);
-    learn(registers);
+    take_scales(own_, scales_at(output, line), less);
     for (int64_t l = 0; l < count; ++l) {
       fetch(codes(output) + (line + l) * kLine + later);
-      decode_line(registers, codes_at(output, line + l, 0), less[l], to + l * kLineSteps, row);
+      decode_line(own_, codes_at(output, line + l, 0), less[l], to + l * kLineSteps, row);
     }
   }
 
-  bool any_bad() const { return _mm256_cmpgt_epu16_mask(most_less_, _mm256_set1_epi16(kMostScale - kLeastScale)) != 0; }
+  bool any_bad() const {
+    return _mm256_cmpgt_epu16_mask(own_.most_less, _mm256_set1_epi16(kMostScale - kLeastScale)) != 0;
+  }
   bool good(int64_t output) const {
     for (int64_t line = 0; line < lines_; line += 4) {
       if (bad_scales(scales_at(output, line))) return false;
@@ -211,7 +211,7 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
                                                        0x0504, 0x0504, 0x0504, 0x0504, 0x0504, 0x0504, 0x0504, 0x0504,
                                                        0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706};
 
-  __m256i most_less_ = _mm256_setzero_si256();
+  Registers own_ = load_registers();  // of what is not usual
 };
 
 // FP8: 64 codes at a time, the even ones and the odd ones. A product with 16 or nothing brings the exponent and
@@ -250,7 +250,7 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
   [[gnu::noinline]] void decode_some(int64_t output, int64_t o, int64_t line, int64_t count, int64_t later, Step* to,
                                      int64_t row) {
     const int64_t wholes = whole(line + count - 1) ? count : count - 1;
-    decode_whole(load_registers(), output, o, line, wholes, later, to, row);
+    decode_whole(own_, output, o, line, wholes, later, to, row);
     if (wholes < count) decode_unusual(output, o, line, wholes, count, to, row);
   }
 
@@ -323,6 +323,7 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
     return _mm512_cmpeq_epi8_mask(size, _mm512_set1_epi8(0x7f)) != 0;
   }
 
+  const Registers own_ = load_registers();
   int64_t next_block_ = 0;  // the first output whose scales are the second block's
   bool any_bad_ = false;
   __m512i bias_[2][kMostLines];
@@ -339,7 +340,7 @@ class LineDecoder<WeightFormat::bf16> : public WeightLines<WeightFormat::bf16> {
     __m512i least = _mm512_set1_epi16(-1);
   };
   Registers load_registers() const { return {.lines = *this}; }
-  void learn(const Registers& registers) { least_ = _mm512_min_epu16(least_, registers.least); }
+  void learn(const Registers& registers) { own_.least = _mm512_min_epu16(own_.least, registers.least); }
 
   template <int64_t lines>
   void load_scales(int64_t /*first_output*/, int64_t /*count*/, int64_t /*line*/) {}
@@ -350,12 +351,10 @@ class LineDecoder<WeightFormat::bf16> : public WeightLines<WeightFormat::bf16> {
     decode_lines(registers, output, line, lines, later, to, row);
   }
   void decode_some(int64_t output, int64_t, int64_t line, int64_t count, int64_t later, Step* to, int64_t row) {
-    Registers registers = load_registers();
-    decode_lines(registers, output, line, count, later, to, row);  // none is short
-    learn(registers);
+    decode_lines(own_, output, line, count, later, to, row);  // none is short
   }
 
-  bool any_bad() const { return too_small(least_); }
+  bool any_bad() const { return too_small(own_.least); }
   bool good(int64_t output) const {
     __m512i least = _mm512_set1_epi16(-1);
     for (int64_t line = 0; line < lines_; ++line) {
@@ -385,7 +384,7 @@ class LineDecoder<WeightFormat::bf16> : public WeightLines<WeightFormat::bf16> {
     return _mm512_cmplt_epu16_mask(least, _mm512_set1_epi16(kLeastWeight - 1)) != 0;
   }
 
-  __m512i least_ = _mm512_set1_epi16(-1);
+  Registers own_ = load_registers();
 };
 
 }  // namespace
