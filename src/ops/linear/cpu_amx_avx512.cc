@@ -123,8 +123,12 @@ class MatrixMultiplier {
     [[gnu::always_inline]] void decode_usual(Registers& registers, int64_t o, Step* to, int64_t row) const {
       weights.template decode<kLines>(registers, first + o, o, line, later, to, row);
     }
-    [[gnu::noinline]] void decode_some(int64_t o, Step* to, int64_t row) const {
-      if (o < count) return weights.decode_some(first + o, o, line, lines, later, to, row);
+    [[gnu::always_inline]] void decode_some(int64_t o, Step* to, int64_t row) const { decode_one(*this, o, to, row); }
+    // Takes a copy, so that the loop's own need not be in memory.
+    [[gnu::noinline]] static void decode_one(Source source, int64_t o, Step* to, int64_t row) {
+      const int64_t lines = source.lines;
+      if (o < source.count)
+        return source.weights.decode_some(source.first + o, o, source.line, lines, source.later, to, row);
       for (int64_t s = 0; s < lines * kLineSteps; ++s) _mm512_store_si512(to[s][row], _mm512_setzero_si512());
     }
 
@@ -250,7 +254,7 @@ class MatrixMultiplier {
     return weights.any_bad();
   }
 
-  // Outputs of many rows are many pages apart.
+  // Outputs of many rows are in many pages, and stores to memory would be waited for.
   void fetch_outputs(int64_t first) const {
     const int64_t last = std::min(first + kOutputs, range_.count) - 1;
     const float* y = range_.y + inputs_.first_row() * range_.y_stride;
@@ -265,31 +269,34 @@ class MatrixMultiplier {
   // Forth and back through the rows: an item begins with the two groups with which the one before ended, whose sums are
   // still in the tiles. Each exchange of sums costs as much as six products.
   template <int64_t kManySteps>
-  GANNET_AMX void add_item(Turns<kManySteps>& turns, bool back, bool begins, bool ends, Sums& sums) const {
+  [[gnu::always_inline]] GANNET_AMX void add_item(Turns<kManySteps>& turns, bool back, bool begins, bool ends,
+                                                  Sums& sums) const {
     for (int64_t pair = 0; pair < row_pairs(); ++pair) {
       const int64_t group = 2 * (back ? row_pairs() - 1 - pair : pair);
+      const bool two = group + 1 < inputs_.row_groups();
       if (begins) {
         zero_sums();
       } else if (pair > 0) {
-        load_sums(sums + group);
+        load_sums(sums + group, two);
       }
-      if (group + 1 < inputs_.row_groups()) {
+      if (two) {
         take_turns<2>(turns, group);
       } else {
         take_turns<1>(turns, group);
       }
-      if (ends || pair + 1 < row_pairs()) store_sums(sums + group);
+      if (ends || pair + 1 < row_pairs()) store_sums(sums + group, two);
     }
   }
 
   template <int groups, int64_t kManySteps>
-  GANNET_AMX void take_turns(Turns<kManySteps>& turns, int64_t group) const {
+  [[gnu::always_inline]] GANNET_AMX void take_turns(Turns<kManySteps>& turns, int64_t group) const {
     if (turns.source.usual) [[likely]]
       return take_turns<groups, true>(turns, group);
     take_turns<groups, false>(turns, group);
   }
 
-  // All that the loop needs is in registers: loads wait behind the decoder's stores, and those behind products.
+  // The loop has copies of all that it needs: what is in memory would be loaded again after each of the decoder's
+  // stores.
   template <int groups, bool usual, int64_t kManySteps>
   [[gnu::always_inline]] GANNET_AMX void take_turns(Turns<kManySteps>& turns, int64_t group) const {
     const Turns<kManySteps> own = turns;
@@ -332,25 +339,6 @@ class MatrixMultiplier {
       _tile_dpbf16ps(2, 4, 7);
       _tile_dpbf16ps(3, 5, 7);
     }
-  }
-
-  GANNET_AMX static void zero_sums() {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-  GANNET_AMX static void load_sums(const float (*sums)[2][kGroup][kGroup]) {
-    _tile_loadd(0, sums[0][0], 64);
-    _tile_loadd(1, sums[0][1], 64);
-    _tile_loadd(2, sums[1][0], 64);
-    _tile_loadd(3, sums[1][1], 64);
-  }
-  GANNET_AMX static void store_sums(float (*sums)[2][kGroup][kGroup]) {
-    _tile_stored(0, sums[0][0], 64);
-    _tile_stored(1, sums[0][1], 64);
-    _tile_stored(2, sums[1][0], 64);
-    _tile_stored(3, sums[1][1], 64);
   }
 
   // ---- sums to outputs ----

@@ -6,11 +6,33 @@
 
 #include "ops/matrix_units.h"
 
-// How sums become outputs. Only files named *amx_avx512.cc may include this; as in ops/simd.h, everything has internal
-// linkage.
+// Where sums wait and how they become outputs. Only files named *amx_avx512.cc may include this; as in ops/simd.h,
+// everything has internal linkage.
 
 namespace gannet::ops {
 namespace {
+
+// Sums in tiles 0 to 3: of two groups of outputs for one group of rows, or two.
+GANNET_AMX inline void zero_sums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+GANNET_AMX inline void load_sums(const float (*sums)[2][16][16], bool two) {
+  _tile_loadd(0, sums[0][0], 64);
+  _tile_loadd(1, sums[0][1], 64);
+  if (!two) return;
+  _tile_loadd(2, sums[1][0], 64);
+  _tile_loadd(3, sums[1][1], 64);
+}
+GANNET_AMX inline void store_sums(float (*sums)[2][16][16], bool two) {
+  _tile_stored(0, sums[0][0], 64);
+  _tile_stored(1, sums[0][1], 64);
+  if (!two) return;
+  _tile_stored(2, sums[1][0], 64);
+  _tile_stored(3, sums[1][1], 64);
+}
 
 // Sixteen outputs or fewer of up to sixteen rows.
 struct OutputBlock {
