@@ -7,6 +7,7 @@
 
 #include "ops/linear/inputs_amx.h"
 #include "ops/linear/kernels.h"
+#include "ops/linear/outputs_amx.h"
 #include "ops/linear/weights_amx.h"
 #include "ops/matrix_units.h"
 
@@ -56,6 +57,7 @@ class MatrixMultiplier {
 
  private:
   using Decoder = LineDecoder<format>;
+  using Registers = typename Decoder::Registers;
   static constexpr int64_t kLineSteps = line_steps(format);
 
   // Some lines of a panel of outputs, decoded together.
@@ -113,13 +115,20 @@ class MatrixMultiplier {
     }
 
     // Decodes the o-th output's weights to a row.
-    [[gnu::always_inline]] void decode(int64_t o, Step* to, int64_t row) const {
+    [[gnu::always_inline]] void decode(Registers& registers, int64_t o, Step* to, int64_t row) const {
       if (usual) [[likely]]
-        return weights.template decode<kLines>(first + o, o, line, later, to, row);
-      if (lines > 0) decode_some(o, to, row);
+        return decode_usual(registers, o, to, row);
+      decode_some(o, to, row);
     }
-    [[gnu::noinline]] void decode_some(int64_t o, Step* to, int64_t row) const {
-      if (o < count) return weights.decode_some(first + o, o, line, lines, later, to, row);
+    [[gnu::always_inline]] void decode_usual(Registers& registers, int64_t o, Step* to, int64_t row) const {
+      weights.template decode<kLines>(registers, first + o, o, line, later, to, row);
+    }
+    [[gnu::always_inline]] void decode_some(int64_t o, Step* to, int64_t row) const { decode_one(*this, o, to, row); }
+    // Takes a copy, so that the loop's own need not be in memory.
+    [[gnu::noinline]] static void decode_one(Source source, int64_t o, Step* to, int64_t row) {
+      const int64_t lines = source.lines;
+      if (o < source.count)
+        return source.weights.decode_some(source.first + o, o, source.line, lines, source.later, to, row);
       for (int64_t s = 0; s < lines * kLineSteps; ++s) _mm512_store_si512(to[s][row], _mm512_setzero_si512());
     }
 
@@ -162,15 +171,17 @@ class MatrixMultiplier {
       const FewSource source(*this, weights, decoded);
       const int64_t added_steps = n > 0 ? std::min(FewSource::kLines, weights.lines() - added.line) * kLineSteps : 0;
       const uint32_t* inputs = inputs_.packed(0, added.line * kLineSteps);
+      Registers registers = weights.load_registers();
       if (n > 0 && added.line == 0) _tile_zero(0);
       for (int64_t s = 0; s < kFewSteps; ++s, inputs += kPairs * inputs_.rows()) {
         for (int64_t o = s * kGroup / kFewSteps; o < (s + 1) * kGroup / kFewSteps; ++o)
-          source.decode(o, steps[n % 2], o);
+          source.decode(registers, o, steps[n % 2], o);
         if (s >= added_steps) continue;
         _tile_loadd(4, steps[(n + 1) % 2][s], 64);
         _tile_loadd(6, inputs, 4 * inputs_.rows());
         _tile_dpbf16ps(0, 4, 6);
       }
+      weights.learn(registers);
       decoded.advance(kGroup, FewSource::kLines, weights.lines());
       if (n == 0) continue;
       if (added.line + FewSource::kLines >= weights.lines()) store_group(added.output);
@@ -182,16 +193,29 @@ class MatrixMultiplier {
   GANNET_AMX void store_group(int64_t first) const {
     alignas(64) float sums[kGroup][kGroup];  // [outputs][rows]
     _tile_stored(0, sums, 64);
-    store_rows(0, first, std::min(kGroup, range_.count - first), sums);
+    outputs(0, first, std::min(kGroup, range_.count - first)).store(sums);
   }
 
   // ---- more rows: two groups of outputs and two of rows at a time, so that the units get four products out of four
   // tiles. Weights of some steps stay in L1 for all rows; the sums of more than two groups wait in memory while others
   // take their turn. ----
 
+  static constexpr int64_t kOutputs = 2 * kGroup;
   template <int64_t kManySteps>
   using Weights = Step[2][kManySteps];                 // [groups of outputs]
   using Sums = float[kMostGroups][2][kGroup][kGroup];  // [groups of rows][groups of outputs][outputs][rows]
+
+  // A turn multiplies a step of an item for two groups of rows and decodes some outputs of the next item.
+  template <int64_t kManySteps>
+  struct Turns {
+    Source<kOutputs, kManySteps> source;
+    Weights<kManySteps>& to;
+    const Weights<kManySteps>& from;
+    int64_t step;         // of the row: the item's first
+    int64_t steps;        // of the item
+    int64_t each;         // outputs to decode in a turn, rounded up
+    int64_t decoded = 0;  // outputs
+  };
 
   bool many_panels() const {
     const int64_t steps = range_.weight.cols / kStep;
@@ -201,62 +225,114 @@ class MatrixMultiplier {
 
   template <int64_t kManySteps>
   GANNET_AMX bool double_panels() const {
-    constexpr int64_t kOutputs = 2 * kGroup;
     constexpr int64_t kManyLines = kManySteps / kLineSteps;
     alignas(64) Weights<kManySteps> steps[2];
     alignas(64) Sums sums;
     Decoder weights(range_.weight);
-    const int64_t turns = (inputs_.row_groups() + 1) / 2 * kManySteps;
     const int64_t items = (range_.count + kOutputs - 1) / kOutputs * ((weights.lines() + kManyLines - 1) / kManyLines);
     Item decoded, added;
     for (int64_t n = 0; n <= items; ++n) {
-      const Source<kOutputs, kManySteps> source(*this, weights, decoded);
-      for (int64_t o = 0, turn = 0; o < kOutputs; ++o) {
-        source.decode(o, steps[n % 2][o / kGroup], o % kGroup);
-        for (; n > 0 && turn < (o + 1) * turns / kOutputs; ++turn) {
-          add_turn<kManySteps>(added.line, weights.lines(), turn, steps[(n + 1) % 2], sums);
-        }
-      }
+      const int64_t added_steps = std::min(kManyLines, weights.lines() - added.line) * kLineSteps;
+      const int64_t turns_of_item = n > 0 ? row_pairs() * added_steps : added_steps;
+      Turns<kManySteps> turns{.source = Source<kOutputs, kManySteps>(*this, weights, decoded),
+                              .to = steps[n % 2],
+                              .from = steps[(n + 1) % 2],
+                              .step = added.line * kLineSteps,
+                              .steps = added_steps,
+                              .each = (kOutputs - 1) / turns_of_item + 1};
       decoded.advance(kOutputs, kManyLines, weights.lines());
-      if (n == 0) continue;
-      if (added.line + kManyLines >= weights.lines()) store_groups(added.output, sums);
+      if (n == 0) {
+        take_turns<0>(turns, 0);
+        continue;
+      }
+      const bool ends = added.line + kManyLines >= weights.lines();
+      if (ends) fetch_outputs(added.output);
+      add_item(turns, n % 2 == 0, added.line == 0, ends, sums);
+      if (ends) store_groups(added.output, sums);
       added.advance(kOutputs, kManyLines, weights.lines());
     }
     return weights.any_bad();
   }
 
-  // A turn is a step of an item for two groups of rows; all steps of two groups come before those of the next two.
-  template <int64_t kManySteps>
-  GANNET_AMX void add_turn(int64_t line, int64_t all_lines, int64_t turn, const Weights<kManySteps>& weights,
-                           Sums& sums) const {
-    constexpr int64_t kManyLines = kManySteps / kLineSteps;
-    const int64_t s = turn % kManySteps;
-    const int64_t lines = std::min(kManyLines, all_lines - line);
-    const int64_t steps = lines * kLineSteps;
-    if (s >= steps) return;
-    const int64_t group = turn / kManySteps * 2;
-    const bool alone = inputs_.row_groups() <= 2;  // then sums stay in the tiles
-    const bool begins = s == 0 && (!alone || line == 0);
-    const bool stops = s + 1 == steps && (!alone || line + lines == all_lines);
-    const int64_t step = line * kLineSteps + s;
-    if (group + 1 < inputs_.row_groups()) {
-      if (begins) load_sums<2>(line == 0, sums + group);
-      add_products<2>(weights[0][s], weights[1][s], group, step);
-      if (stops) store_sums<2>(sums + group);
-    } else {
-      if (begins) load_sums<1>(line == 0, sums + group);
-      add_products<1>(weights[0][s], weights[1][s], group, step);
-      if (stops) store_sums<1>(sums + group);
+  // Outputs of many rows are in many pages, and stores to memory would be waited for.
+  void fetch_outputs(int64_t first) const {
+    const int64_t last = std::min(first + kOutputs, range_.count) - 1;
+    const float* y = range_.y + inputs_.first_row() * range_.y_stride;
+    for (int64_t r = 0; r < inputs_.rows(); ++r, y += range_.y_stride) {
+      fetch(y + first);
+      fetch(y + last);
     }
   }
 
+  int64_t row_pairs() const { return (inputs_.row_groups() + 1) / 2; }
+
+  // Forth and back through the rows: an item begins with the two groups with which the one before ended, whose sums are
+  // still in the tiles. Each exchange of sums costs as much as six products.
+  template <int64_t kManySteps>
+  [[gnu::always_inline]] GANNET_AMX void add_item(Turns<kManySteps>& turns, bool back, bool begins, bool ends,
+                                                  Sums& sums) const {
+    for (int64_t pair = 0; pair < row_pairs(); ++pair) {
+      const int64_t group = 2 * (back ? row_pairs() - 1 - pair : pair);
+      const bool two = group + 1 < inputs_.row_groups();
+      if (begins) {
+        zero_sums();
+      } else if (pair > 0) {
+        load_sums(sums + group, two);
+      }
+      if (two) {
+        take_turns<2>(turns, group);
+      } else {
+        take_turns<1>(turns, group);
+      }
+      if (ends || pair + 1 < row_pairs()) store_sums(sums + group, two);
+    }
+  }
+
+  template <int groups, int64_t kManySteps>
+  [[gnu::always_inline]] GANNET_AMX void take_turns(Turns<kManySteps>& turns, int64_t group) const {
+    if (turns.source.usual) [[likely]]
+      return take_turns<groups, true>(turns, group);
+    take_turns<groups, false>(turns, group);
+  }
+
+  // The loop has copies of all that it needs: what is in memory would be loaded again after each of the decoder's
+  // stores.
+  template <int groups, bool usual, int64_t kManySteps>
+  [[gnu::always_inline]] GANNET_AMX void take_turns(Turns<kManySteps>& turns, int64_t group) const {
+    const Turns<kManySteps> own = turns;
+    Registers registers = own.source.weights.load_registers();
+    const int64_t rows = inputs_.packed_rows(group);
+    const uint32_t* first = inputs_.packed(group, own.step);
+    const uint32_t* second = inputs_.packed(group + 1, own.step);
+    uint64_t o = own.decoded;
+    uint64_t due = o;
+    for (int64_t s = 0; s < own.steps; ++s, first += kPairs * rows, second += kPairs * rows) {
+      for (due += own.each; o < due && o < kOutputs; o += 2) {
+        Step* const to = own.to[o / kGroup];
+        const int64_t row = o % kGroup;
+        if constexpr (usual) {
+          own.source.decode_usual(registers, o, to, row);
+          own.source.decode_usual(registers, o + 1, to, row + 1);
+        } else {
+          own.source.decode_some(o, to, row);
+          own.source.decode_some(o + 1, to, row + 1);
+        }
+      }
+      if constexpr (groups > 0) add_products<groups>(own.from[0][s], own.from[1][s], first, second, 4 * rows);
+    }
+    turns.decoded = o;
+    turns.source.weights.learn(registers);
+  }
+
   template <int groups>
-  GANNET_AMX void add_products(const void* first, const void* second, int64_t group, int64_t step) const {
+  [[gnu::always_inline]] GANNET_AMX static void add_products(const void* first_weights, const void* second_weights,
+                                                             const uint32_t* first, const uint32_t* second,
+                                                             int64_t row_bytes) {
     // Inputs come from L2 and must not drive weights and sums out of L1.
-    _tile_loadd(4, first, 64);
-    _tile_stream_loadd(6, inputs_.packed(group, step), 4 * inputs_.packed_rows(group));
-    _tile_loadd(5, second, 64);
-    if constexpr (groups > 1) _tile_stream_loadd(7, inputs_.packed(group + 1, step), 64);
+    _tile_loadd(4, first_weights, 64);
+    _tile_stream_loadd(6, first, row_bytes);
+    _tile_loadd(5, second_weights, 64);
+    if constexpr (groups > 1) _tile_stream_loadd(7, second, 64);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 5, 6);
     if constexpr (groups > 1) {
@@ -265,80 +341,21 @@ class MatrixMultiplier {
     }
   }
 
-  template <int groups>
-  GANNET_AMX static void load_sums(bool zero, const float (*sums)[2][kGroup][kGroup]) {
-    if (zero) {
-      _tile_zero(0);
-      _tile_zero(1);
-      _tile_zero(2);
-      _tile_zero(3);
-      return;
-    }
-    _tile_loadd(0, sums[0][0], 64);
-    _tile_loadd(1, sums[0][1], 64);
-    if constexpr (groups > 1) {
-      _tile_loadd(2, sums[1][0], 64);
-      _tile_loadd(3, sums[1][1], 64);
-    }
-  }
-
-  template <int groups>
-  GANNET_AMX static void store_sums(float (*sums)[2][kGroup][kGroup]) {
-    _tile_stored(0, sums[0][0], 64);
-    _tile_stored(1, sums[0][1], 64);
-    if constexpr (groups > 1) {
-      _tile_stored(2, sums[1][0], 64);
-      _tile_stored(3, sums[1][1], 64);
-    }
-  }
-
   // ---- sums to outputs ----
 
   void store_groups(int64_t first, const Sums& sums) const {
     for (int64_t part = 0; part < 2 && first < range_.count; ++part, first += kGroup) {
       const int64_t count = std::min(kGroup, range_.count - first);
-      for (int64_t g = 0; g < inputs_.row_groups(); ++g) store_rows(g, first, count, sums[g][part]);
+      for (int64_t g = 0; g < inputs_.row_groups(); ++g) outputs(g, first, count).store(sums[g][part]);
     }
   }
 
-  void store_rows(int64_t group, int64_t first, int64_t count, const float (&sums)[kGroup][kGroup]) const {
-    const auto mask = static_cast<__mmask16>((1U << count) - 1);
-    const int64_t group_rows = inputs_.group_rows(group);
-    float* y = range_.y + (inputs_.first_row() + group * kGroup) * range_.y_stride + first;
-    if (group_rows == 1) {
-      const __m512i index = _mm512_set_epi32(240, 224, 208, 192, 176, 160, 144, 128, 112, 96, 80, 64, 48, 32, 16, 0);
-      return store_row(y, mask, _mm512_i32gather_ps(index, sums, 4));
-    }
-    if (group_rows <= kGroup / 2) return store_some(group_rows, y, mask, sums);
-    __m512i rows[kGroup];
-    GANNET_UNROLL
-    for (int64_t o = 0; o < kGroup; ++o) rows[o] = _mm512_load_si512(sums[o]);
-    transpose(rows);
-    for (int64_t r = 0; r < group_rows; ++r) store_row(y + r * range_.y_stride, mask, _mm512_castsi512_ps(rows[r]));
-  }
-
-  // Of at most eight rows: two outputs lie in a vector.
-  void store_some(int64_t group_rows, float* y, __mmask16 mask, const float (&sums)[kGroup][kGroup]) const {
-    constexpr int kHalf = kGroup / 2;
-    __m512i two[kHalf];
-    GANNET_UNROLL
-    for (int o = 0; o < kHalf; ++o) {
-      const __m256i low = _mm256_load_si256(reinterpret_cast<const __m256i*>(sums[o]));
-      const __m256i high = _mm256_load_si256(reinterpret_cast<const __m256i*>(sums[kHalf + o]));
-      two[o] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-    }
-    transpose_eight(two);
-    __m512i rows[kHalf];
-    GANNET_UNROLL
-    for (int c = 0; c < 4; ++c) {
-      rows[c] = _mm512_shuffle_i64x2(two[c], two[4 + c], 0x44);
-      rows[4 + c] = _mm512_shuffle_i64x2(two[c], two[4 + c], 0xee);
-    }
-    for (int64_t r = 0; r < group_rows; ++r) store_row(y + r * range_.y_stride, mask, _mm512_castsi512_ps(rows[r]));
-  }
-
-  void store_row(float* y, __mmask16 mask, __m512 value) const {
-    _mm512_mask_storeu_ps(y, mask, range_.round ? Lanes::round_to_bf16(value) : value);
+  OutputBlock outputs(int64_t group, int64_t first, int64_t count) const {
+    return {.y = range_.y + (inputs_.first_row() + group * kGroup) * range_.y_stride + first,
+            .stride = range_.y_stride,
+            .rows = inputs_.group_rows(group),
+            .mask = static_cast<__mmask16>((1U << count) - 1),
+            .round = range_.round};
   }
 
   // ---- what the units cannot do ----

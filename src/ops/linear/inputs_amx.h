@@ -38,33 +38,6 @@ struct InputCheck {
   }
 };
 
-// Eight rows of sixteen to sixteen columns, two in each vector: c and c + 4 of the first eight in v[c], those of the
-// other eight in v[4 + c].
-[[gnu::always_inline]] inline void transpose_eight(__m512i (&v)[8]) {
-  __m512i t[8];
-  GANNET_UNROLL
-  for (int i = 0; i < 8; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-  }
-  GANNET_UNROLL
-  for (int i = 0; i < 8; i += 4) {
-    v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  // v[4 q + c] holds column c of every four: rows 4 q to 4 q + 3.
-  const __m512i lower = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
-  const __m512i upper = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
-  GANNET_UNROLL
-  for (int c = 0; c < 4; ++c) {
-    const __m512i first = v[c];
-    v[c] = _mm512_permutex2var_epi64(first, lower, v[4 + c]);
-    v[4 + c] = _mm512_permutex2var_epi64(first, upper, v[4 + c]);
-  }
-}
-
 // Up to kMatrixRows rows of inputs as bf16 in the order in which the format's weights fall out of their decoder, packed
 // as the units take them.
 template <WeightFormat format>

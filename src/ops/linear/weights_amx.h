@@ -40,9 +40,9 @@ constexpr int64_t padded_steps(WeightFormat format, int64_t cols) {
 
 using Step = uint16_t[kGroup][kStep];  // of sixteen outputs
 
-// Fetches what will be decoded later.
-[[gnu::always_inline]] inline void fetch(const uint8_t* codes) {
-  _mm_prefetch(reinterpret_cast<const char*>(codes), _MM_HINT_T1);
+// Fetches what will be needed later to L2.
+[[gnu::always_inline]] inline void fetch(const void* place) {
+  _mm_prefetch(static_cast<const char*>(place), _MM_HINT_T1);
 }
 
 // A vector of equal words. The compiler would build it anew for each use, on a port that decoding waits for.
@@ -79,6 +79,7 @@ class WeightLines {
   int64_t lines() const { return lines_; }
   int64_t row_bytes() const { return row_bytes_; }
   const uint8_t* codes(int64_t output) const { return data_ + output * row_bytes_; }
+  const uint8_t* scales(int64_t scale_row) const { return scale_ + scale_row * groups_; }
   bool whole(int64_t line) const { return line + 1 < lines_ || last_bytes_ == kLine; }
 
  protected:
@@ -112,6 +113,20 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
  public:
   using WeightLines::WeightLines;
 
+  // What a loop holds in registers: where the lines lie, tables and what was seen. The compiler would load members of
+  // the decoder again after each of its stores.
+  struct Registers {
+    WeightLines lines;
+    __m512i values = kept(kValues);
+    __m512i spread = kept(kSpread);
+    __m512i down_4 = kept_words(1 << 12);
+    __m512i down_8 = kept_words(1 << 8);
+    __m512i down_12 = kept_words(1 << 4);
+    __m256i most_less = _mm256_setzero_si256();
+  };
+  Registers load_registers() const { return {.lines = *this}; }
+  void learn(const Registers& registers) { own_.most_less = _mm256_max_epu16(own_.most_less, registers.most_less); }
+
   // Makes ready for some lines from `line` on of `count` outputs, at most two groups.
   template <int64_t lines>
   void load_scales(int64_t /*first_output*/, int64_t /*count*/, int64_t /*line*/) {}
@@ -119,35 +134,38 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
   // Writes whole lines of an output, of those for which the decoder is ready the o-th, to a row of each step, and
   // fetches what lies `later` bytes behind each.
   template <int64_t lines>
-  [[gnu::always_inline]] void decode(int64_t output, int64_t, int64_t line, int64_t later, Step* to, int64_t row) {
+  [[gnu::always_inline]] void decode(Registers& registers, int64_t output, int64_t, int64_t line, int64_t later,
+                                     Step* to, int64_t row) const {
     static_assert(lines >= 2 && lines <= 4);
-    const uint8_t* from = codes(output) + line * kLine;
-    const uint8_t* scales = scale_ + output * groups_ + line * kLineSteps;
+    const uint8_t* from = registers.lines.codes(output) + line * kLine;
+    const uint8_t* scales = registers.lines.scales(output) + line * kLineSteps;
     alignas(32) uint64_t less[lines == 2 ? 2 : 4];
     if constexpr (lines == 2) {
-      take_scales(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales)), less);
+      take_scales(registers, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(scales)), less);
     } else if constexpr (lines == 3) {
-      take_scales(_mm_mask_loadu_epi8(_mm_set1_epi8(127), 0x0fff, scales), less);
+      take_scales(registers, _mm_mask_loadu_epi8(_mm_set1_epi8(127), 0x0fff, scales), less);
     } else {
-      take_scales(_mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)), less);
+      take_scales(registers, _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales)), less);
     }
     GANNET_UNROLL
     for (int64_t l = 0; l < lines; ++l) {
       fetch(from + l * kLine + later);
-      decode_line(_mm512_loadu_si512(from + l * kLine), less[l], to + l * kLineSteps, row);
+      decode_line(registers, _mm512_loadu_si512(from + l * kLine), less[l], to + l * kLineSteps, row);
     }
   }
   // The same of any number of lines, the last of which may be short.
   void decode_some(int64_t output, int64_t, int64_t line, int64_t count, int64_t later, Step* to, int64_t row) {
     alignas(32) uint64_t less[4];
-    take_scales(scales_at(output, line), less);
+    take_scales(own_, scales_at(output, line), less);
     for (int64_t l = 0; l < count; ++l) {
       fetch(codes(output) + (line + l) * kLine + later);
-      decode_line(codes_at(output, line + l, 0), less[l], to + l * kLineSteps, row);
+      decode_line(own_, codes_at(output, line + l, 0), less[l], to + l * kLineSteps, row);
     }
   }
 
-  bool any_bad() const { return _mm256_cmpgt_epu16_mask(most_less_, _mm256_set1_epi16(kMostScale - kLeastScale)) != 0; }
+  bool any_bad() const {
+    return _mm256_cmpgt_epu16_mask(own_.most_less, _mm256_set1_epi16(kMostScale - kLeastScale)) != 0;
+  }
   bool good(int64_t output) const {
     for (int64_t line = 0; line < lines_; line += 4) {
       if (bad_scales(scales_at(output, line))) return false;
@@ -157,28 +175,29 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
 
  private:
   // Of each scale what it takes away, for the four groups of a line each.
-  [[gnu::always_inline]] void take_scales(__m128i scales, uint64_t (&less)[4]) {
+  [[gnu::always_inline]] static void take_scales(Registers& registers, __m128i scales, uint64_t (&less)[4]) {
     const __m256i words = _mm256_sub_epi16(_mm256_set1_epi16(kMostScale), _mm256_cvtepu8_epi16(scales));
-    most_less_ = _mm256_max_epu16(most_less_, words);
+    registers.most_less = _mm256_max_epu16(registers.most_less, words);
     _mm256_store_si256(reinterpret_cast<__m256i*>(less), _mm256_slli_epi16(words, 7));
     __asm__("" : "+m"(less));  // or the compiler would spread them by shuffles, whose port is needed
   }
-  [[gnu::always_inline]] void take_scales(__m128i scales, uint64_t (&less)[2]) {
+  [[gnu::always_inline]] static void take_scales(Registers& registers, __m128i scales, uint64_t (&less)[2]) {
     const __m128i words = _mm_sub_epi16(_mm_set1_epi16(kMostScale), _mm_cvtepu8_epi16(scales));
-    most_less_ = _mm256_max_epu16(most_less_, _mm256_zextsi128_si256(words));
+    registers.most_less = _mm256_max_epu16(registers.most_less, _mm256_zextsi128_si256(words));
     _mm_store_si128(reinterpret_cast<__m128i*>(less), _mm_slli_epi16(words, 7));
     __asm__("" : "+m"(less));
   }
 
-  [[gnu::always_inline]] void decode_line(__m512i words, const uint64_t& scales, Step* to, int64_t row) const {
-    const __m512i less = _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<int64_t>(scales)), spread_);
-    _mm512_store_si512(to[0][row], value(words, less));
-    _mm512_store_si512(to[1][row], value(_mm512_mulhi_epu16(words, down_4_), less));
-    _mm512_store_si512(to[2][row], value(_mm512_mulhi_epu16(words, down_8_), less));
-    _mm512_store_si512(to[3][row], value(_mm512_mulhi_epu16(words, down_12_), less));
+  [[gnu::always_inline]] static void decode_line(const Registers& registers, __m512i words, const uint64_t& scales,
+                                                 Step* to, int64_t row) {
+    const __m512i less = _mm512_shuffle_epi8(_mm512_set1_epi64(static_cast<int64_t>(scales)), registers.spread);
+    _mm512_store_si512(to[0][row], value(registers, words, less));
+    _mm512_store_si512(to[1][row], value(registers, _mm512_mulhi_epu16(words, registers.down_4), less));
+    _mm512_store_si512(to[2][row], value(registers, _mm512_mulhi_epu16(words, registers.down_8), less));
+    _mm512_store_si512(to[3][row], value(registers, _mm512_mulhi_epu16(words, registers.down_12), less));
   }
-  [[gnu::always_inline]] __m512i value(__m512i index, __m512i less) const {
-    return _mm512_subs_epu16(_mm512_permutexvar_epi16(index, values_), less);
+  [[gnu::always_inline]] static __m512i value(const Registers& registers, __m512i index, __m512i less) {
+    return _mm512_subs_epu16(_mm512_permutexvar_epi16(index, registers.values), less);
   }
 
   // Twice, since the look-up takes five bits.
@@ -192,12 +211,7 @@ class LineDecoder<WeightFormat::mxfp4> : public WeightLines<WeightFormat::mxfp4>
                                                        0x0504, 0x0504, 0x0504, 0x0504, 0x0504, 0x0504, 0x0504, 0x0504,
                                                        0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706, 0x0706};
 
-  const __m512i values_ = kept(kValues);
-  const __m512i spread_ = kept(kSpread);
-  const __m512i down_4_ = kept_words(1 << 12);
-  const __m512i down_8_ = kept_words(1 << 8);
-  const __m512i down_12_ = kept_words(1 << 4);
-  __m256i most_less_ = _mm256_setzero_si256();
+  Registers own_ = load_registers();  // of what is not usual
 };
 
 // FP8: 64 codes at a time, the even ones and the odd ones. A product with 16 or nothing brings the exponent and
@@ -207,6 +221,17 @@ template <>
 class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
  public:
   using WeightLines::WeightLines;
+
+  struct Registers {
+    WeightLines lines;
+    __m512i even = kept_words(0x0010);
+    __m512i odd = kept_words(0x1000);
+    __m512i bits = kept_words(0x87f0);
+    __m512i sixteens = kept_words(0x1010);
+    __m512i largest = kept_words(0x0101 * kLargest);
+  };
+  Registers load_registers() const { return {.lines = *this}; }
+  void learn(const Registers& /*registers*/) {}
 
   template <int64_t lines>
   void load_scales(int64_t first_output, int64_t count, int64_t line) {
@@ -218,13 +243,14 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
   }
 
   template <int64_t lines>
-  [[gnu::always_inline]] void decode(int64_t output, int64_t o, int64_t line, int64_t later, Step* to, int64_t row) {
-    decode_whole(output, o, line, lines, later, to, row);
+  [[gnu::always_inline]] void decode(const Registers& registers, int64_t output, int64_t o, int64_t line, int64_t later,
+                                     Step* to, int64_t row) {
+    decode_whole(registers, output, o, line, lines, later, to, row);
   }
   [[gnu::noinline]] void decode_some(int64_t output, int64_t o, int64_t line, int64_t count, int64_t later, Step* to,
                                      int64_t row) {
     const int64_t wholes = whole(line + count - 1) ? count : count - 1;
-    decode_whole(output, o, line, wholes, later, to, row);
+    decode_whole(own_, output, o, line, wholes, later, to, row);
     if (wholes < count) decode_unusual(output, o, line, wholes, count, to, row);
   }
 
@@ -258,24 +284,24 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
   const __m512i* bias_of(int64_t o) const { return bias_[o >= next_block_ ? 1 : 0]; }
 
   // Of a code's bits from 4 on and copies of its sign.
-  [[gnu::always_inline]] __m512i value(__m512i bits, __m512i bias) const {
-    return _mm512_add_epi16(_mm512_and_si512(bits, bits_), bias);
+  [[gnu::always_inline]] static __m512i value(const Registers& registers, __m512i bits, __m512i bias) {
+    return _mm512_add_epi16(_mm512_and_si512(bits, registers.bits), bias);
   }
 
-  [[gnu::always_inline]] void decode_whole(int64_t output, int64_t o, int64_t line, int64_t count, int64_t later,
-                                           Step* to, int64_t row) {
-    const uint8_t* from = codes(output) + line * kLine;
+  [[gnu::always_inline]] void decode_whole(const Registers& registers, int64_t output, int64_t o, int64_t line,
+                                           int64_t count, int64_t later, Step* to, int64_t row) {
+    const uint8_t* from = registers.lines.codes(output) + line * kLine;
     const __m512i* bias = bias_of(o);
     __m512i most = _mm512_setzero_si512();
     GANNET_UNROLL
     for (int64_t l = 0; l < count; ++l) {
       fetch(from + l * kLine + later);
       const __m512i bytes = _mm512_loadu_si512(from + l * kLine);
-      most = _mm512_max_epu8(most, _mm512_sub_epi8(_mm512_add_epi8(bytes, bytes), sixteens_));
-      _mm512_store_si512(to[2 * l][row], value(_mm512_maddubs_epi16(even_, bytes), bias[l]));
-      _mm512_store_si512(to[2 * l + 1][row], value(_mm512_maddubs_epi16(odd_, bytes), bias[l]));
+      most = _mm512_max_epu8(most, _mm512_sub_epi8(_mm512_add_epi8(bytes, bytes), registers.sixteens));
+      _mm512_store_si512(to[2 * l][row], value(registers, _mm512_maddubs_epi16(registers.even, bytes), bias[l]));
+      _mm512_store_si512(to[2 * l + 1][row], value(registers, _mm512_maddubs_epi16(registers.odd, bytes), bias[l]));
     }
-    if (_mm512_cmpgt_epu8_mask(most, largest_) == 0) [[likely]]
+    if (_mm512_cmpgt_epu8_mask(most, registers.largest) == 0) [[likely]]
       return;
     decode_unusual(output, o, line, 0, count, to, row);
   }
@@ -297,11 +323,7 @@ class LineDecoder<WeightFormat::fp8> : public WeightLines<WeightFormat::fp8> {
     return _mm512_cmpeq_epi8_mask(size, _mm512_set1_epi8(0x7f)) != 0;
   }
 
-  const __m512i even_ = kept_words(0x0010);
-  const __m512i odd_ = kept_words(0x1000);
-  const __m512i bits_ = kept_words(0x87f0);
-  const __m512i sixteens_ = kept_words(0x1010);
-  const __m512i largest_ = kept_words(0x0101 * kLargest);
+  const Registers own_ = load_registers();
   int64_t next_block_ = 0;  // the first output whose scales are the second block's
   bool any_bad_ = false;
   __m512i bias_[2][kMostLines];
@@ -313,18 +335,26 @@ class LineDecoder<WeightFormat::bf16> : public WeightLines<WeightFormat::bf16> {
  public:
   using WeightLines::WeightLines;
 
+  struct Registers {
+    WeightLines lines;
+    __m512i least = _mm512_set1_epi16(-1);
+  };
+  Registers load_registers() const { return {.lines = *this}; }
+  void learn(const Registers& registers) { own_.least = _mm512_min_epu16(own_.least, registers.least); }
+
   template <int64_t lines>
   void load_scales(int64_t /*first_output*/, int64_t /*count*/, int64_t /*line*/) {}
 
   template <int64_t lines>
-  [[gnu::always_inline]] void decode(int64_t output, int64_t, int64_t line, int64_t later, Step* to, int64_t row) {
-    decode_lines(output, line, lines, later, to, row);
+  [[gnu::always_inline]] void decode(Registers& registers, int64_t output, int64_t, int64_t line, int64_t later,
+                                     Step* to, int64_t row) const {
+    decode_lines(registers, output, line, lines, later, to, row);
   }
   void decode_some(int64_t output, int64_t, int64_t line, int64_t count, int64_t later, Step* to, int64_t row) {
-    decode_lines(output, line, count, later, to, row);  // none is short
+    decode_lines(own_, output, line, count, later, to, row);  // none is short
   }
 
-  bool any_bad() const { return too_small(least_); }
+  bool any_bad() const { return too_small(own_.least); }
   bool good(int64_t output) const {
     __m512i least = _mm512_set1_epi16(-1);
     for (int64_t line = 0; line < lines_; ++line) {
@@ -334,18 +364,16 @@ class LineDecoder<WeightFormat::bf16> : public WeightLines<WeightFormat::bf16> {
   }
 
  private:
-  [[gnu::always_inline]] void decode_lines(int64_t output, int64_t line, int64_t count, int64_t later, Step* to,
-                                           int64_t row) {
-    const uint8_t* from = codes(output) + line * kLine;
-    __m512i least = least_;
+  [[gnu::always_inline]] void decode_lines(Registers& registers, int64_t output, int64_t line, int64_t count,
+                                           int64_t later, Step* to, int64_t row) const {
+    const uint8_t* from = registers.lines.codes(output) + line * kLine;
     GANNET_UNROLL
     for (int64_t l = 0; l < count; ++l) {
       fetch(from + l * kLine + later);
       const __m512i values = _mm512_loadu_si512(from + l * kLine);
-      least = _mm512_min_epu16(least, size_less_one(values));
+      registers.least = _mm512_min_epu16(registers.least, size_less_one(values));
       _mm512_store_si512(to[l][row], values);
     }
-    least_ = least;
   }
 
   // Zero becomes the largest.
@@ -356,7 +384,7 @@ class LineDecoder<WeightFormat::bf16> : public WeightLines<WeightFormat::bf16> {
     return _mm512_cmplt_epu16_mask(least, _mm512_set1_epi16(kLeastWeight - 1)) != 0;
   }
 
-  __m512i least_ = _mm512_set1_epi16(-1);
+  Registers own_ = load_registers();
 };
 
 }  // namespace
