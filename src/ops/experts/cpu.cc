@@ -162,9 +162,9 @@ class Experts {
     if (w1.format == w3.format) {
       one.also = &other;
     } else {
-      multiply(kernels_, other);
+      kernels_.multiply(other);
     }
-    multiply(kernels_, one);
+    kernels_.multiply(one);
   }
 
   // Values in place of `gate`.
@@ -198,13 +198,13 @@ class Experts {
 
   void add_down(const Job& job, int64_t first, int64_t count) {
     float* part = scratch<struct ExpertDownTag>(job.rows * count);
-    multiply(kernels_, {.weight = job.weights->w2,
-                        .first = first,
-                        .count = count,
-                        .x = v_rows_ + job.first_slot - first_slot_,
-                        .rows = job.rows,
-                        .y = part,
-                        .y_stride = count});
+    kernels_.multiply({.weight = job.weights->w2,
+                       .first = first,
+                       .count = count,
+                       .x = v_rows_ + job.first_slot - first_slot_,
+                       .rows = job.rows,
+                       .y = part,
+                       .y_stride = count});
     for (int64_t r = 0; r < job.rows; ++r) {
       float* y = p_.y + plan_.slots[job.first_slot + r].row * p_.y_stride + first;
       if (job.first_slot == 0) std::fill_n(y, count, 0.0F);

@@ -32,28 +32,133 @@ bool find_matrix_units() {
   return (edx & kBf16AndTiles) == kBf16AndTiles && matrix_units_granted();
 }
 
+int64_t ceil_div(int64_t n, int64_t by) {
+  return (n + by - 1) / by;
+}
+int64_t rounded_up(int64_t n, int64_t to) {
+  return ceil_div(n, to) * to;
+}
+
+// Waking a thread costs some microseconds, in which one reads some tens of kilobytes or multiplies twice as often.
+int64_t threads_worth_waking(const WeightMatrix& weight, int64_t outputs, int64_t rows, int64_t threads) {
+  constexpr int64_t kWorthAThread = 64 * 1024;
+  const int64_t work = outputs * weight.cols * (rows + 1) / 2;
+  return std::clamp<int64_t>(work / kWorthAThread, 1, threads);
+}
+
+// ---- matrix units ----
+
+bool units_take(const WeightMatrix& weight) {
+  return weight.format != WeightFormat::f32 && weight.cols > 0 && weight.cols % kBlock == 0;
+}
+
+// On all threads of the pool, or on this one alone if there is none.
+void pack(ThreadPool* pool, PackedRows& rows) {
+  constexpr int64_t kWorthAThread = 8192;  // values, as in prepare_rows
+  const int64_t parts = packing_parts(rows);
+  auto* good = scratch<struct GoodPartsTag, uint8_t>(parts);
+  const auto body = [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) good[part] = pack_part(rows, part) ? 1 : 0;
+  };
+  if (pool == nullptr) {
+    body(0, parts);
+  } else {
+    pool->parallel_for(parts, std::max<int64_t>(1, kWorthAThread * parts / (rows.rows * rows.cols)), body);
+  }
+  find_good_rows(rows, good);
+}
+
+uint32_t* space_for_packed(int64_t rows, int64_t cols) {
+  return scratch<struct LinearWorkspaceTag, uint32_t>(packed_words(rows, cols));
+}
+
+// kernels.multiply of processors with matrix units.
+void multiply_by_matrix_units(const LinearRange& range) {
+  const WeightMatrix& w = range.weight;
+  if (!units_take(w)) return kLinearAvx512.multiply(range);
+  const int64_t most = matrix_rows(w.cols);
+  for (int64_t row = 0; row < range.rows; row += most) {
+    PackedRows rows{.format = w.format,
+                    .cols = w.cols,
+                    .rows = std::min(most, range.rows - row),
+                    .prepared = range.x + row,
+                    .words = space_for_packed(range.rows, w.cols)};
+    pack(nullptr, rows);
+    for (const LinearRange* next = &range; next != nullptr; next = next->also) {
+      LinearRange part = *next;
+      part.y += row * part.y_stride;
+      multiply_packed(part, rows);
+    }
+  }
+}
+
 const LinearKernels& best_avx512() {
   static const LinearKernels kernels{
       .prepare = kLinearAvx512.prepare, .multiply = multiply_by_matrix_units, .dots = kLinearAvx512.dots};
   return has_matrix_units(Simd::avx512_bf16) ? kernels : kLinearAvx512;
 }
 
-int64_t ceil_div(int64_t n, int64_t by) {
-  return (n + by - 1) / by;
-}
+constexpr int64_t kPanel = 2 * kMatrixGroup;  // outputs that the units take at a time for more than a few rows
 
 // Rows that each thread is worth giving, where it takes all outputs for them; 0: threads share the outputs. Every
-// thread packs the rows that it takes for the matrix units and decodes the weights that it takes once for matrix_rows
-// of them.
+// thread decodes the weights that it takes once for matrix_rows of its rows; where outputs are shared, most of the
+// packed rows come out of another core's cache.
 int64_t rows_a_thread(const WeightMatrix& weight, int64_t outputs, int64_t rows, int64_t threads) {
-  constexpr int64_t kPacking = 10;  // of a value, in halves of what decoding a weight takes
-  constexpr int64_t kDecoding = 2;
+  // For a column, in products of one weight with a group of rows, roughly:
+  constexpr int64_t kDecoding = 3;   // of a weight
+  constexpr int64_t kPacking = 15;   // of a row
+  constexpr int64_t kFetching = 10;  // of a row that another core has packed
   const int64_t most = matrix_rows(weight.cols);
-  const int64_t share = ceil_div(ceil_div(rows, threads), kMatrixGroup) * kMatrixGroup;
-  if (weight.format == WeightFormat::f32 || share >= rows) return 0;
-  const int64_t by_outputs = kPacking * rows + kDecoding * ceil_div(outputs, threads) * ceil_div(rows, most);
-  const int64_t by_rows = kPacking * share + kDecoding * outputs * ceil_div(share, most);
-  return by_rows < by_outputs ? share : 0;
+  const int64_t share = rounded_up(ceil_div(rows, threads), kMatrixGroup);
+  if (share >= rows) return 0;
+  const auto products = [&](int64_t count, int64_t of_rows) {
+    return rounded_up(count, kPanel) * (kDecoding * ceil_div(of_rows, most) + ceil_div(of_rows, kMatrixGroup));
+  };
+  const int64_t by_rows = products(outputs, share) + kPacking * share;
+  const int64_t by_outputs = products(ceil_div(outputs, threads), rows) + kPacking * share + kFetching * rows;
+  return by_rows <= by_outputs ? share : 0;
+}
+
+// Of rows [begin, end): threads of the pool share the outputs, or this one takes all of them.
+void multiply_rows(ThreadPool* pool, const LinearParams& p, int64_t begin, int64_t end, int64_t outputs_a_thread) {
+  const WeightMatrix& w = p.weight;
+  const int64_t most = matrix_rows(w.cols);
+  for (int64_t row = begin; row < end; row += most) {
+    PackedRows rows{.format = w.format,
+                    .cols = w.cols,
+                    .rows = std::min(most, end - row),
+                    .x = p.x + row * p.x_stride,
+                    .x_stride = p.x_stride,
+                    .quantize = p.quantize_input,
+                    .words = space_for_packed(end - begin, w.cols)};
+    pack(pool, rows);
+    const auto body = [&](int64_t first, int64_t last) {
+      multiply_packed({.weight = w,
+                       .first = p.first_output + first,
+                       .count = last - first,
+                       .y = p.y + row * p.y_stride + first,
+                       .y_stride = p.y_stride,
+                       .round = p.activations == Activations::bf16},
+                      rows);
+    };
+    if (pool == nullptr) {
+      body(0, p.outputs);
+    } else {
+      pool->parallel_for(p.outputs, outputs_a_thread, body);
+    }
+  }
+}
+
+void linear_by_matrix_units(const Device& device, const LinearParams& p) {
+  const int64_t threads = threads_worth_waking(p.weight, p.outputs, p.rows, device.pool->size());
+  const int64_t share = rows_a_thread(p.weight, p.outputs, p.rows, threads);
+  if (share > 0) {
+    device.pool->parallel_for(p.rows, share,
+                              [&](int64_t begin, int64_t end) { multiply_rows(nullptr, p, begin, end, p.outputs); });
+  } else {
+    const int64_t panel = p.rows > kMatrixGroup / 2 ? kPanel : kMatrixGroup;
+    multiply_rows(device.pool, p, 0, p.rows, rounded_up(ceil_div(p.outputs, threads), panel));
+  }
 }
 
 }  // namespace
@@ -63,9 +168,11 @@ bool has_matrix_units(Simd simd) {
   return simd == Simd::avx512_bf16 && found;
 }
 
-void multiply(const LinearKernels& kernels, LinearRange range) {
-  range.workspace = scratch<struct LinearWorkspaceTag, uint32_t>(workspace_words(range.rows, range.weight.cols));
-  kernels.multiply(range);
+float* space_for_prepared(int64_t floats) {
+  return scratch<struct PreparedTag>(floats);
+}
+const float** space_for_prepared_rows(int64_t rows) {
+  return scratch<struct PreparedRowsTag, const float*>(rows);
 }
 
 const LinearKernels* linear_kernels(Simd simd) {
@@ -97,13 +204,6 @@ int64_t weight_bytes(const WeightMatrix& weight, int64_t outputs) {
   return 0;
 }
 
-// Waking a thread costs some microseconds, in which one reads some tens of kilobytes or multiplies twice as often.
-int64_t threads_worth_waking(const WeightMatrix& weight, int64_t outputs, int64_t rows, int64_t threads) {
-  constexpr int64_t kWorthAThread = 64 * 1024;
-  const int64_t work = outputs * weight.cols * (rows + 1) / 2;
-  return std::clamp<int64_t>(work / kWorthAThread, 1, threads);
-}
-
 void prepare_rows(const Device& device, const LinearKernels& kernels, const float* x, int64_t x_stride, int64_t rows,
                   int64_t cols, bool quantize, float* prepared) {
   const int64_t width = prepared_cols(cols);
@@ -121,39 +221,25 @@ void linear(const Device& device, const LinearParams& params) {
   if (kernels == nullptr) return linear_reference(params);
 
   const WeightMatrix& w = params.weight;
+  if (has_matrix_units(device.simd) && units_take(w)) return linear_by_matrix_units(device, params);
+
   const int64_t width = prepared_cols(w.cols);
   float* prepared = scratch<struct LinearInputTag>(params.rows * width);
   prepare_rows(device, *kernels, params.x, params.x_stride, params.rows, w.cols, params.quantize_input, prepared);
   const float** x = scratch<struct LinearRowsTag, const float*>(params.rows);
   for (int64_t r = 0; r < params.rows; ++r) x[r] = prepared + r * width;
 
-  const LinearRange all{.weight = w,
-                        .first = params.first_output,
-                        .count = params.outputs,
-                        .x = x,
-                        .rows = params.rows,
-                        .y = params.y,
-                        .y_stride = params.y_stride,
-                        .round = params.activations == Activations::bf16};
   const int64_t threads = threads_worth_waking(w, params.outputs, params.rows, device.pool->size());
-  const int64_t share = has_matrix_units(device.simd) ? rows_a_thread(w, params.outputs, params.rows, threads) : 0;
-  if (share > 0) {
-    device.pool->parallel_for(params.rows, share, [&](int64_t begin, int64_t end) {
-      LinearRange part = all;
-      part.x += begin;
-      part.rows = end - begin;
-      part.y += begin * params.y_stride;
-      multiply(*kernels, part);
-    });
-    return;
-  }
-  const int64_t grain = std::max<int64_t>(8, ceil_div(ceil_div(params.outputs, threads), 8) * 8);
+  const int64_t grain = std::max<int64_t>(8, rounded_up(ceil_div(params.outputs, threads), 8));
   device.pool->parallel_for(params.outputs, grain, [&](int64_t begin, int64_t end) {
-    LinearRange part = all;
-    part.first += begin;
-    part.count = end - begin;
-    part.y += begin;
-    multiply(*kernels, part);
+    kernels->multiply({.weight = w,
+                       .first = params.first_output + begin,
+                       .count = end - begin,
+                       .x = x,
+                       .rows = params.rows,
+                       .y = params.y + begin,
+                       .y_stride = params.y_stride,
+                       .round = params.activations == Activations::bf16});
   });
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "ops/linear/inputs_amx.h"
@@ -41,17 +42,18 @@ TileShapes tile_shapes(int64_t rows) {
 template <WeightFormat format>
 class MatrixMultiplier {
  public:
-  explicit MatrixMultiplier(const LinearRange& range) : ranges_(range), inputs_(range) {}
+  MatrixMultiplier(const LinearRange& range, const PackedRows& rows) : range_(range), rows_(rows), inputs_(rows) {}
 
   void run() {
-    const int64_t most = matrix_rows(ranges_.weight.cols);
-    for (int64_t row = 0; row < ranges_.rows; row += most) {
-      inputs_.pack(row, std::min(most, ranges_.rows - row));
-      for (const LinearRange* next = &ranges_; next != nullptr; next = next->also) {
-        range_ = *next;
-        range_.x = ranges_.x;
-        multiply_packed();
-      }
+    const int64_t good = good_rows();
+    if (good == 0) return replace_rows(0, rows_.rows);
+    load_shapes(tile_shapes(inputs_.packed_rows(0)));
+    const bool any_bad = rows_.rows > kGroup / 2 ? many_panels() : few_panels();
+    release();
+    if (any_bad) replace_bad_outputs();
+    if (good == rows_.rows) return;
+    for (int64_t r = 0; r < rows_.rows; ++r) {
+      if (!rows_.is_good(r)) replace_rows(r, 1);
     }
   }
 
@@ -73,18 +75,10 @@ class MatrixMultiplier {
     }
   };
 
-  void multiply_packed() {
-    const int64_t first = inputs_.first_row();
-    const int64_t rows = inputs_.rows();
-    if (inputs_.good_rows() == 0) return by_vectors(first, rows, 0, range_.count);
-    load_shapes(tile_shapes(inputs_.packed_rows(0)));
-    const bool any_bad = rows > kGroup / 2 ? many_panels() : few_panels();
-    release();
-    if (any_bad) replace_bad_outputs();
-    if (inputs_.good_rows() == rows) return;
-    for (int64_t r = 0; r < rows; ++r) {
-      if (!inputs_.good(r)) by_vectors(first + r, 1, 0, range_.count);
-    }
+  int64_t good_rows() const {
+    int64_t count = 0;
+    for (const uint64_t word : rows_.good) count += std::popcount(word);
+    return count;
   }
 
   GANNET_AMX static void load_shapes(const TileShapes& shapes) {
@@ -257,7 +251,7 @@ class MatrixMultiplier {
   // Outputs of many rows are in many pages, and stores to memory would be waited for.
   void fetch_outputs(int64_t first) const {
     const int64_t last = std::min(first + kOutputs, range_.count) - 1;
-    const float* y = range_.y + inputs_.first_row() * range_.y_stride;
+    const float* y = range_.y;
     for (int64_t r = 0; r < inputs_.rows(); ++r, y += range_.y_stride) {
       fetch(y + first);
       fetch(y + last);
@@ -351,7 +345,7 @@ class MatrixMultiplier {
   }
 
   OutputBlock outputs(int64_t group, int64_t first, int64_t count) const {
-    return {.y = range_.y + (inputs_.first_row() + group * kGroup) * range_.y_stride + first,
+    return {.y = range_.y + group * kGroup * range_.y_stride + first,
             .stride = range_.y_stride,
             .rows = inputs_.group_rows(group),
             .mask = static_cast<__mmask16>((1U << count) - 1),
@@ -362,35 +356,71 @@ class MatrixMultiplier {
 
   void replace_bad_outputs() const {
     const Decoder weights(range_.weight);
+    const float* const* x = nullptr;
     for (int64_t i = 0; i < range_.count; ++i) {
-      if (!weights.good(range_.first + i)) by_vectors(inputs_.first_row(), inputs_.rows(), i, 1);
+      if (weights.good(range_.first + i)) continue;
+      if (x == nullptr) x = inputs_.prepared(0, rows_.rows);
+      by_vectors(x, 0, rows_.rows, i, 1);
     }
   }
 
-  void by_vectors(int64_t row, int64_t rows, int64_t output, int64_t count) const {
+  void replace_rows(int64_t row, int64_t count) const {
+    by_vectors(inputs_.prepared(row, count), row, count, 0, range_.count);
+  }
+
+  void by_vectors(const float* const* x, int64_t row, int64_t rows, int64_t output, int64_t count) const {
     LinearRange part = range_;
     part.first += output;
     part.count = count;
-    part.x += row;
+    part.x = x;
     part.rows = rows;
     part.y += row * range_.y_stride + output;
     part.also = nullptr;
     kLinearAvx512.multiply(part);
   }
 
-  const LinearRange& ranges_;
-  LinearRange range_;  // at work: the first one or another for the same inputs
-  PackedInputs<format> inputs_;
+  const LinearRange& range_;
+  const PackedRows& rows_;
+  const PackedInputs<format> inputs_;
 };
+
+// Calls a function with the format as a constant.
+template <typename Call>
+[[gnu::always_inline]] inline auto with_format(WeightFormat format, Call call) {
+  if (format == WeightFormat::fp8) return call.template operator()<WeightFormat::fp8>();
+  if (format == WeightFormat::mxfp4) return call.template operator()<WeightFormat::mxfp4>();
+  return call.template operator()<WeightFormat::bf16>();
+}
 
 }  // namespace
 
-void multiply_by_matrix_units(const LinearRange& range) {
-  const bool none = range.weight.cols == 0 || range.weight.cols % kStep != 0;
-  if (none || range.weight.format == WeightFormat::f32) return kLinearAvx512.multiply(range);
-  if (range.weight.format == WeightFormat::fp8) return MatrixMultiplier<WeightFormat::fp8>(range).run();
-  if (range.weight.format == WeightFormat::mxfp4) return MatrixMultiplier<WeightFormat::mxfp4>(range).run();
-  MatrixMultiplier<WeightFormat::bf16>(range).run();
+int64_t packing_parts(const PackedRows& rows) {
+  return with_format(rows.format, [&]<WeightFormat format>() {
+    const PackedInputs<format> inputs(rows);
+    return inputs.row_groups() * inputs.parts_of_group();
+  });
+}
+
+bool pack_part(const PackedRows& rows, int64_t part) {
+  return with_format(rows.format, [&]<WeightFormat format>() { return PackedInputs<format>(rows).pack_part(part); });
+}
+
+void find_good_rows(PackedRows& rows, const uint8_t* good_parts) {
+  with_format(rows.format, [&]<WeightFormat format>() {
+    const PackedInputs<format> inputs(rows);
+    for (uint64_t& word : rows.good) word = 0;
+    for (int64_t group = 0; group < inputs.row_groups(); ++group) {
+      bool good = true;
+      for (int64_t p = 0; p < inputs.parts_of_group(); ++p) good &= *good_parts++ != 0;
+      for (int64_t r = group * kGroup; r < group * kGroup + inputs.group_rows(group); ++r) {
+        if (good || inputs.good_row(r)) rows.good[r / 64] |= uint64_t{1} << r % 64;
+      }
+    }
+  });
+}
+
+void multiply_packed(const LinearRange& range, const PackedRows& rows) {
+  with_format(rows.format, [&]<WeightFormat format>() { MatrixMultiplier<format>(range, rows).run(); });
 }
 
 // Linux lets a process use the tiles only after it asked.

@@ -27,9 +27,8 @@ struct LinearRange {
   float* y = nullptr;
   int64_t y_stride = 0;
   bool round = false;
-  uint32_t* workspace = nullptr;  // workspace_words(rows, cols) of them, aligned to 64 bytes
-  // Or null: outputs of another weight of the same format and columns for the same inputs, whose `x`, `rows` and
-  // `workspace` are ignored. What the units need of the inputs is then done once.
+  // Or null: outputs of another weight of the same format and columns for the same inputs, whose `x` and `rows` are
+  // ignored. What the units need of the inputs is then done once.
   const LinearRange* also = nullptr;
 };
 
@@ -42,12 +41,28 @@ inline int64_t matrix_rows(int64_t cols) {
   const int64_t groups = kInputBytes / (2 * kMatrixGroup * (cols > 0 ? cols : 1));
   return kMatrixGroup * std::clamp<int64_t>(groups, 4, kMatrixRows / kMatrixGroup);
 }
-inline int64_t workspace_words(int64_t rows, int64_t cols) {
+inline int64_t packed_words(int64_t rows, int64_t cols) {
   constexpr int64_t kMostCols = 128;  // whose weights share a line of 64 bytes
   const int64_t most = std::min(rows, matrix_rows(cols));
   const int64_t packed = rows <= kMatrixGroup ? rows : (most + kMatrixGroup - 1) / kMatrixGroup * kMatrixGroup;
   return packed * ((cols + kMostCols - 1) / kMostCols * kMostCols) / 2;
 }
+
+// Inputs of some rows as the matrix units take them: packed once, in parts by any threads, and read by all threads that
+// multiply them.
+struct PackedRows {
+  WeightFormat format = WeightFormat::bf16;  // of the weights, which decides the order of columns; not f32
+  int64_t cols = 0;                          // a multiple of 32
+  int64_t rows = 0;                          // at most matrix_rows(cols)
+  const float* const* prepared = nullptr;    // [rows] pointers to prepared rows, or null: then rows as they are,
+  const float* x = nullptr;                  // row r at x + r * x_stride,
+  int64_t x_stride = 0;
+  bool quantize = false;                 // which go through Q8 first
+  uint32_t* words = nullptr;             // packed_words(rows, cols), aligned to 64 bytes
+  uint64_t good[kMatrixRows / 64] = {};  // bit r % 64 of r / 64: the units may have row r
+
+  bool is_good(int64_t row) const { return (good[row / 64] >> row % 64 & 1) != 0; }
+};
 
 // Products of decoded rows with each other: y[r * y_stride + n] = x row r . w row n, over `cols` columns (a multiple of
 // 32) in the kernels' order. Rows begin at multiples of 64 bytes.
@@ -80,14 +95,23 @@ extern const LinearKernels kLinearAvx512;
 // are.
 const LinearKernels* linear_kernels(Simd simd);
 
-// Runs kernels.multiply with a workspace of the calling thread.
-void multiply(const LinearKernels& kernels, LinearRange range);
-
 // Whether ops may use matrix units, which belong to level avx512_bf16, on this machine.
 bool has_matrix_units(Simd simd);
 
-// Of cpu_amx_avx512.cc: kernels.multiply of processors with matrix units, and whether this process may use them.
-void multiply_by_matrix_units(const LinearRange& range);
+// Memory of the calling thread for rows that are prepared because the units may not have them.
+float* space_for_prepared(int64_t floats);
+const float** space_for_prepared_rows(int64_t rows);
+
+// ---- of cpu_amx_avx512.cc ----
+
+// Packing has a number of parts, of which each returns whether the units may have all of its values; what they returned
+// decides which rows are good.
+int64_t packing_parts(const PackedRows& rows);
+bool pack_part(const PackedRows& rows, int64_t part);
+void find_good_rows(PackedRows& rows, const uint8_t* good_parts);
+// Of the range, `x`, `rows` and `also` are ignored. Values that the units may not have go through vectors.
+void multiply_packed(const LinearRange& range, const PackedRows& rows);
+// Whether this process may use matrix units.
 bool matrix_units_granted();
 
 // Bytes of weights and scales that `outputs` outputs read.
