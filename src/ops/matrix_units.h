@@ -53,22 +53,29 @@ constexpr short kE4m3Bias = 120 << 7;
   return _mm512_or_si512(sign, _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(size, size), value));
 }
 
-// Sixteen rows of sixteen to sixteen columns. A call would pass all of them through memory.
-[[gnu::always_inline]] inline void transpose(__m512i (&v)[16]) {
-  __m512i t[16];
+// Four rows of four to four columns, in every 128 bits: v[4 q + c] becomes column c of every four, of rows 4 q to 4 q
+// + 3.
+template <int rows>
+[[gnu::always_inline]] inline void transpose_fours(__m512i (&v)[rows]) {
+  __m512i t[rows];
   GANNET_UNROLL
-  for (int i = 0; i < 16; i += 2) {
+  for (int i = 0; i < rows; i += 2) {
     t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
     t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
   }
   GANNET_UNROLL
-  for (int i = 0; i < 16; i += 4) {
+  for (int i = 0; i < rows; i += 4) {
     v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
     v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
     v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
     v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
   }
-  // v[4 q + c] holds column c of every four: rows 4 q to 4 q + 3.
+}
+
+// Sixteen rows of sixteen to sixteen columns. A call would pass all of them through memory.
+[[gnu::always_inline]] inline void transpose(__m512i (&v)[16]) {
+  transpose_fours(v);
+  __m512i t[16];
   GANNET_UNROLL
   for (int c = 0; c < 4; ++c) {
     const __m512i low_01 = _mm512_shuffle_i32x4(v[c], v[4 + c], 0b10001000);
@@ -87,20 +94,7 @@ constexpr short kE4m3Bias = 120 << 7;
 // Eight rows of sixteen to sixteen columns, two in each vector: c and c + 4 of the first eight in v[c], those of the
 // other eight in v[4 + c].
 [[gnu::always_inline]] inline void transpose_eight(__m512i (&v)[8]) {
-  __m512i t[8];
-  GANNET_UNROLL
-  for (int i = 0; i < 8; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-  }
-  GANNET_UNROLL
-  for (int i = 0; i < 8; i += 4) {
-    v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  // v[4 q + c] holds column c of every four: rows 4 q to 4 q + 3.
+  transpose_fours(v);
   const __m512i lower = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
   const __m512i upper = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
   GANNET_UNROLL
