@@ -214,9 +214,11 @@ class OpenAIClientTest(ClientTest):
         two = {"allowed_token_ids": [40, 41], "ignore_eos": True}
         [ids] = self.sample(temperature=0, max_tokens=60, frequency_penalty=2, extra_body=two)
         self.assertEqual(set(ids), {40, 41})
-        two |= {"repetition_penalty": 1e-6, "logit_bias": {40: 100, 41: 100}}  # divides logits only if they are above zero
-        [ids] = self.sample(temperature=0, max_tokens=4, presence_penalty=-2, extra_body=two)
-        self.assertEqual(len(set(ids)), 1)
+        # Logits above zero are divided: what was said once is a million times likelier, or a million times less.
+        two["logit_bias"] = {40: 100, 41: 100}
+        for penalty, kinds in ((1e-6, 1), (1e6, 2)):
+            [ids] = self.sample(temperature=0, max_tokens=2, extra_body={**two, "repetition_penalty": penalty})
+            self.assertEqual(len(set(ids)), kinds)
         for field, value in (("frequency_penalty", 3), ("presence_penalty", -3)):
             with self.assertRaises(openai.BadRequestError) as raised:
                 self.chat(**{field: value})
