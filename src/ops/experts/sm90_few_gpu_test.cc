@@ -251,6 +251,28 @@ TEST(CudaExpertsFew, ARowAloneGivesTheBitsItHasInABatch) {
   }
 }
 
+// What the rows of a case choose in each of some layers.
+struct LayerLists {
+  std::vector<Array<int32_t>> experts, pairs, offsets, active, active_count;
+  double mean_active = 0;
+
+  LayerLists(const Case& c, int layers, Random& random) {
+    for (int i = 0; i < layers; ++i) {
+      const HostLists lists = list(random_choices(c, c.count, random), c.experts, c.top_k, random);
+      experts.emplace_back(lists.experts);
+      pairs.emplace_back(lists.pairs);
+      offsets.emplace_back(lists.offsets);
+      active.emplace_back(lists.active);
+      active_count.emplace_back(std::vector<int32_t>{static_cast<int32_t>(lists.active.size())});
+      mean_active += static_cast<double>(lists.active.size()) / layers;
+    }
+  }
+  ExpertLists of(int layer, float* weights) const {
+    return {experts[layer].get(),     weights, pairs[layer].get(), offsets[layer].get(), active[layer].get(),
+            active_count[layer].get()};
+  }
+};
+
 TEST(Benchmark, CudaExpertsFew) {
   constexpr int64_t kHidden = 5120, kWidth = 2304, kExperts = 384, kTopK = 6;
   std::vector<PackedWeight> gate_up, down, shared_gate_up, shared_down;
@@ -270,17 +292,7 @@ TEST(Benchmark, CudaExpertsFew) {
     const int layers = rows < 16 ? 20 : 4;
     Random random(7);
     const Case c{kHidden, kWidth, kWidth, kExperts, kTopK, rows, rows};
-    std::vector<Array<int32_t>> experts, pairs, offsets, active, active_count;
-    double expert_count = 0;
-    for (int i = 0; i < layers; ++i) {
-      const HostLists lists = list(random_choices(c, rows, random), kExperts, kTopK, random);
-      experts.emplace_back(lists.experts);
-      pairs.emplace_back(lists.pairs);
-      offsets.emplace_back(lists.offsets);
-      active.emplace_back(lists.active);
-      active_count.emplace_back(std::vector<int32_t>{static_cast<int32_t>(lists.active.size())});
-      expert_count += static_cast<double>(lists.active.size()) / layers;
-    }
+    const LayerLists lists(c, layers, random);
     std::vector<float> values = random.activations(rows * kHidden);
     q8_round(values);
     const Array<__nv_bfloat16> x(to_bf16(values));
@@ -290,30 +302,28 @@ TEST(Benchmark, CudaExpertsFew) {
     const Array<float> outer(rows * kTopK * kHidden), shared(rows * kHidden);
     const double us = time_launch(
         [&](cudaStream_t stream, int i) {
-          experts_few_rows(
-              stream, {.x = x.get(),
-                       .count = count.get(),
-                       .most = rows,
-                       .hidden = kHidden,
-                       .width = kWidth,
-                       .experts = kExperts,
-                       .top_k = kTopK,
-                       .lists = {experts[i % layers].get(), routing.get(), pairs[i % layers].get(),
-                                 offsets[i % layers].get(), active[i % layers].get(), active_count[i % layers].get()},
-                       .routed = table.get(),
-                       .shared_gate_up = shared_gate_up[i % 8].matrix(),
-                       .shared_down = shared_down[i % 8].matrix(),
-                       .swiglu_limit = 10,
-                       .inner = inner.get(),
-                       .shared_inner = shared_inner.get(),
-                       .outer = outer.get(),
-                       .shared = shared.get()});
+          experts_few_rows(stream, {.x = x.get(),
+                                    .count = count.get(),
+                                    .most = rows,
+                                    .hidden = kHidden,
+                                    .width = kWidth,
+                                    .experts = kExperts,
+                                    .top_k = kTopK,
+                                    .lists = lists.of(i % layers, routing.get()),
+                                    .routed = table.get(),
+                                    .shared_gate_up = shared_gate_up[i % 8].matrix(),
+                                    .shared_down = shared_down[i % 8].matrix(),
+                                    .swiglu_limit = 10,
+                                    .inner = inner.get(),
+                                    .shared_inner = shared_inner.get(),
+                                    .outer = outer.get(),
+                                    .shared = shared.get()});
         },
         layers);
-    const double bytes = expert_count * static_cast<double>(gate_up[0].bytes().size() + down[0].bytes().size()) +
+    const double bytes = lists.mean_active * static_cast<double>(gate_up[0].bytes().size() + down[0].bytes().size()) +
                          static_cast<double>(shared_gate_up[0].bytes().size() + shared_down[0].bytes().size());
     const auto label = "experts, rows " + std::to_string(rows) + ", active " +
-                       std::to_string(static_cast<int>(std::lround(expert_count)));
+                       std::to_string(static_cast<int>(std::lround(lists.mean_active)));
     report(label.c_str(), us, bytes, 2.0 * static_cast<double>(rows * (kTopK + 1) * 3 * kHidden * kWidth));
   }
 }

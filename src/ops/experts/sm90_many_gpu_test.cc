@@ -244,6 +244,28 @@ TEST(CudaExpertsMany, ARowDoesNotDependOnTheOthers) {
   }
 }
 
+// Every row chooses top_k experts, all equally likely; the pairs of each expert in the order of the rows.
+struct UniformRouting {
+  std::vector<int32_t> pairs, offsets{0};
+  int64_t active = 0;
+
+  UniformRouting(int64_t rows, int64_t experts, int64_t top_k, Random& random) {
+    std::vector<std::vector<int32_t>> of_expert(experts);
+    std::vector<int32_t> ids(experts);
+    for (int64_t r = 0; r < rows; ++r) {
+      std::iota(ids.begin(), ids.end(), 0);
+      for (int64_t i = 0; i < top_k; ++i) std::swap(ids[i], ids[random.integer(i, experts - 1)]);
+      std::sort(ids.begin(), ids.begin() + top_k);
+      for (int64_t i = 0; i < top_k; ++i) of_expert[ids[i]].push_back(static_cast<int32_t>(r * top_k + i));
+    }
+    for (const auto& list : of_expert) {
+      pairs.insert(pairs.end(), list.begin(), list.end());
+      offsets.push_back(static_cast<int32_t>(pairs.size()));
+      active += list.empty() ? 0 : 1;
+    }
+  }
+};
+
 TEST(Benchmark, ExpertsMany) {
   constexpr int64_t kHidden = 5120, kWidth = 2304, kExperts = 384, kStoredExperts = 128, kTopK = 6, kMost = 8192;
   const int64_t gate_up_bytes = packed_bytes(WeightFormat::mxfp4, 2 * kWidth, kHidden);
@@ -272,22 +294,8 @@ TEST(Benchmark, ExpertsMany) {
   const Array<int32_t> tiles(expert_tile_words(kMost, kTopK, kExperts));
 
   for (const int64_t rows : {320, 512, 1024, 2048, 4096, 8192}) {
-    std::vector<std::vector<int32_t>> of_expert(kExperts);
-    for (int64_t r = 0; r < rows; ++r) {
-      std::vector<int32_t> ids(kExperts);
-      std::iota(ids.begin(), ids.end(), 0);
-      for (int64_t i = 0; i < kTopK; ++i) std::swap(ids[i], ids[random.integer(i, kExperts - 1)]);
-      std::sort(ids.begin(), ids.begin() + kTopK);
-      for (int64_t i = 0; i < kTopK; ++i) of_expert[ids[i]].push_back(static_cast<int32_t>(r * kTopK + i));
-    }
-    std::vector<int32_t> pairs, offsets{0};
-    int64_t active = 0;
-    for (const auto& list : of_expert) {
-      pairs.insert(pairs.end(), list.begin(), list.end());
-      offsets.push_back(static_cast<int32_t>(pairs.size()));
-      active += list.empty() ? 0 : 1;
-    }
-    const Array<int32_t> device_pairs(pairs), device_offsets(offsets);
+    const UniformRouting routing(rows, kExperts, kTopK, random);
+    const Array<int32_t> device_pairs(routing.pairs), device_offsets(routing.offsets);
     const Array<float> weights(std::vector<float>(rows * kTopK, 0.25F));
     const Array<int32_t> count(std::vector<int32_t>{static_cast<int32_t>(rows)});
     const double time = time_launch(
@@ -315,7 +323,7 @@ TEST(Benchmark, ExpertsMany) {
         },
         3);
     report(("experts, " + std::to_string(rows) + " rows").c_str(), time,
-           static_cast<double>(active * (gate_up_bytes + down_bytes)),
+           static_cast<double>(routing.active * (gate_up_bytes + down_bytes)),
            2.0 * static_cast<double>(rows * (kTopK + 1) * 3 * kHidden * kWidth));
   }
 }

@@ -71,6 +71,29 @@ struct DeviceRows {
 
 // --- insert_window
 
+std::vector<float> normed_latent(std::vector<float> x, const std::vector<uint16_t>& norm) {
+  float squares = 0;
+  for (const float v : x) squares += v * v;
+  const float factor = 1 / std::sqrt(squares / static_cast<float>(x.size()) + kEps);
+  for (size_t c = 0; c < x.size(); ++c) x[c] = bf16_to_float(norm[c]) * (x[c] * factor);
+  q8_round(x);
+  return x;
+}
+
+// NaN where nothing may be written. At most `most` values may be on the other side of a tie.
+void expect_nearly_same_latents(const std::vector<float>& values, const std::vector<float>& expected, int64_t most) {
+  int64_t different = 0;
+  for (int64_t i = 0; i < std::ssize(values); ++i) {
+    if (std::isnan(expected[i])) {
+      ASSERT_TRUE(std::isnan(values[i])) << "written: " << i;
+      continue;
+    }
+    ASSERT_NEAR(values[i], expected[i], std::fabs(expected[i]) / 7 + 1e-3F) << i;
+    different += values[i] != expected[i] ? 1 : 0;
+  }
+  EXPECT_LE(different, most);
+}
+
 void check_insert_window(int64_t latent_size, int64_t rows, int64_t most, float scale) {
   SCOPED_TRACE("latent " + std::to_string(latent_size) + ", rows " + std::to_string(rows));
   Random random(static_cast<uint32_t>(latent_size + rows));
@@ -109,12 +132,7 @@ void check_insert_window(int64_t latent_size, int64_t rows, int64_t most, float 
   for (int64_t r = 0; r < rows; ++r) {
     const float* row = projected.data() + r * stride;
     kv.insert(kv.end(), row + latent_size, row + stride);
-    std::vector<float> x(row, row + latent_size);
-    float squares = 0;
-    for (const float v : x) squares += v * v;
-    const float factor = 1 / std::sqrt(squares / static_cast<float>(latent_size) + kEps);
-    for (int64_t c = 0; c < latent_size; ++c) x[c] = bf16_to_float(latent_norm[c]) * (x[c] * factor);
-    q8_round(x);
+    const std::vector<float> x = normed_latent({row, row + latent_size}, latent_norm);
     std::copy(x.begin(), x.end(), expected_latents.begin() + r * latent_stride);
   }
   insert_window_reference({.kv = kv.data(),
@@ -127,17 +145,7 @@ void check_insert_window(int64_t latent_size, int64_t rows, int64_t most, float 
                            .records = expected.data()},
                           0, rows);
   expect_nearly_same_bytes(written, expected);
-  const auto latent_values = to_float(latents);
-  int64_t different = 0;
-  for (int64_t i = 0; i < std::ssize(latent_values); ++i) {
-    if (std::isnan(expected_latents[i])) {
-      ASSERT_TRUE(std::isnan(latent_values[i])) << "written: " << i;
-      continue;
-    }
-    ASSERT_NEAR(latent_values[i], expected_latents[i], std::fabs(expected_latents[i]) / 7 + 1e-3F) << i;
-    different += latent_values[i] != expected_latents[i] ? 1 : 0;
-  }
-  EXPECT_LE(different, rows * latent_size / 2000 + 1);
+  expect_nearly_same_latents(to_float(latents), expected_latents, rows * latent_size / 2000 + 1);
   for (int i = 0; i < 5; ++i) {
     run();
     ASSERT_TRUE(same_bits(latent.host(), latents) && same_bits(records.host(), written));
@@ -417,7 +425,7 @@ TEST(CudaInsertEntries, RepeatsBitForBit) {
 // --- speed
 
 // Any rows of one sequence: the released model's shapes.
-TEST(Benchmark, KvInsert) {
+TEST(Benchmark, WindowInsert) {
   const Array<float> frequencies(frequencies_c());
   const Array<__nv_bfloat16> norm(norm_on_device(ops::test::bf16_ones(1280)));
   for (const int32_t rows : {1, 64, 256, 8192}) {
@@ -452,6 +460,17 @@ TEST(Benchmark, KvInsert) {
                                    .slot_stride = 40 * 128 * bytes});
            }),
            std::min(rows, 128) * 20 * 528 * 2.0, 0);
+  }
+}
+
+TEST(Benchmark, KvInsert) {
+  const Array<float> frequencies(frequencies_c());
+  const Array<__nv_bfloat16> norm(norm_on_device(ops::test::bf16_ones(kDim)));
+  for (const int32_t rows : {1, 64, 256, 8192}) {
+    const std::string name = ", " + std::to_string(rows) + " rows";
+    const DeviceRows set({{.rows = rows, .start = 1000}}, rows);
+    const Array<float> projected(std::vector<float>(int64_t{rows} * 1024, 0.5F));
+    const Array<__nv_bfloat16> latent(int64_t{rows} * kDim);
     const Array<int32_t> table(std::vector<int32_t>(1));
     const Array<std::byte> entries((rows + 1000) * 288LL);
     const Array<float> pending(2 * kDim);
