@@ -69,20 +69,33 @@ def copy_backbone(source: pathlib.Path, out: pathlib.Path) -> tuple[list[str], d
     return names, where, size
 
 
-def save(params: Params, c: dict, source: pathlib.Path, out: pathlib.Path) -> None:
-    """Writes the checkpoint directory of the model in `source` with these draft blocks; c is its text_config."""
+def write(tensors: dict[str, Tensor], c: dict, source: pathlib.Path, out: pathlib.Path) -> None:
+    """Writes the checkpoint directory of the model in `source` with the draft blocks in tensors; c is its text_config."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     names, where, size = copy_backbone(source, out)
-    drafts = checkpoint.encode(draft_views(params))
     name = f"model-{len(names) + 1:05d}-of-{len(names) + 1:05d}.safetensors"
-    save_file({k: t.contiguous() for k, t in drafts.items()}, out / name)
-    where.update({k: name for k in drafts})
-    size += sum(t.numel() * t.element_size() for t in drafts.values())
+    save_file({k: t.contiguous() for k, t in tensors.items()}, out / name)
+    where.update({k: name for k in tensors})
+    size += sum(t.numel() * t.element_size() for t in tensors.values())
     (out / "model.safetensors.index.json").write_text(
         json.dumps({"metadata": {"total_size": size}, "weight_map": where}, indent=0) + "\n")
     (out / "config.json").write_text(json.dumps(config_json(c), indent=2) + "\n")
     shutil.copyfile(source / "tokenizer.json", out / "tokenizer.json")
+
+
+def save(params: Params, c: dict, source: pathlib.Path, out: pathlib.Path) -> None:
+    """Writes the checkpoint directory of the model in `source` with these draft blocks; c is its text_config."""
+    write(checkpoint.encode(draft_views(params)), c, source, out)
+
+
+def draft_tensors(directory: pathlib.Path) -> dict[str, Tensor]:
+    """The draft blocks of a checkpoint as its files hold them; none where it has none."""
+    found = {}
+    for file in sorted(directory.glob("model-*.safetensors")):
+        with safe_open(file, "pt") as f:
+            found.update({k: f.get_tensor(k) for k in f.keys() if k.startswith("mtp.")})
+    return found
 
 
 def load(directory: pathlib.Path, c: dict, backbone: Model, seed: int = 0) -> DraftModel:

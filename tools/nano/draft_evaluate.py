@@ -6,7 +6,6 @@ not the backbone's choice, and adds that choice: accepted + 1 tokens. A draft co
 drafts that are told the right predecessors are accepted exactly as drafts that follow their own.
 """
 from __future__ import annotations
-from __future__ import annotations
 
 import numpy as np
 import torch
@@ -121,6 +120,7 @@ def evaluate(model: DraftModel, backbone: Model, sets: dict, mode: Mode, tokens:
             if name in sets:
                 mine = tally(model, backbone, sets[name][0], mode, tokens, n)
                 report[name] = mine.report()
+                print(f"{name}: {report[name]['tokens_per_step']} tokens a step, {mine.answers} answers", flush=True)
                 sum_of.add(mine)
         families[family] = sum_of.report()
         total.add(sum_of)

@@ -12,14 +12,16 @@ import contextlib
 import fractions
 import functools
 import io
+import pathlib
 import tempfile
 
 import torch
 
-from . import attention, chains, check_data, checkpoint, kernels, quant
+from . import attention, average, chains, check_data, checkpoint, draft, kernels, quant
 from .config import MINIATURE, NANO
 from .data import open_sums, pack, phrases
 from .data.base import Item, Source
+from .draft_model import draft_params, draft_views, with_drafts
 from .engram import bucket_primes
 from .kernels import visible_mask, window_mask
 from .model import Batch, Mode, Model
@@ -124,6 +126,34 @@ def check_round_trip() -> None:
         assert torch.equal(loss, same), (loss, same)
 
 
+def check_average() -> None:
+    """The ends of an average are the two models, between them weights lie between theirs, draft blocks stay as they were."""
+    def read(directory: pathlib.Path) -> dict[str, torch.Tensor]:
+        params = Params(checkpoint.read_config(directory))
+        checkpoint.load(params, directory)
+        return {name: g.master for name, g in params.groups.items()}
+
+    c = tiny_config()
+    with tempfile.TemporaryDirectory() as folder:
+        plain, first, second, out = (pathlib.Path(folder) / name for name in ("plain", "first", "second", "out"))
+        (tokenizer := pathlib.Path(folder) / "tokenizer.json").write_text("{}")
+        checkpoint.save(Params(c, seed=5), first, tokenizer, shards=2)
+        checkpoint.save(Params(c, seed=6), plain, tokenizer, shards=2)
+        drafts = checkpoint.encode(draft_views(draft_params(with_drafts(c, 3), seed=7)))
+        draft.write(drafts, with_drafts(c, 3), plain, second)
+        start, end, found = read(first), read(second), {}
+        for share in (0, 0.25, 1):
+            average.save(average.averaged(first, second, share), second, out)
+            found[share] = read(out)
+            kept = draft.draft_tensors(out)
+            assert kept.keys() == drafts.keys()
+            assert all(torch.equal(kept[name].view(torch.uint8), drafts[name].view(torch.uint8)) for name in kept)
+    for name in start:
+        assert torch.equal(found[0][name], start[name]) and torch.equal(found[1][name], end[name]), name
+        exact = 0.75 * start[name] + 0.25 * end[name]
+        assert (found[0.25][name] - exact).abs().max() <= exact.abs().max() / 4, name   # FP4 next to its largest value
+
+
 def check_phrases() -> None:
     """Composed wordings: their number, and none that is held out; the steps of sums are true."""
     src = Source(1)
@@ -221,7 +251,7 @@ def main() -> None:
     p.add_argument("--corpus")
     p.add_argument("--tokenizer")
     a = p.parse_args()
-    checks = [check_formats, check_attention_gradient, check_spans, check_round_trip, check_phrases, check_faults]
+    checks = [check_formats, check_attention_gradient, check_spans, check_round_trip, check_average, check_phrases, check_faults]
     checks += [check_gpu] if DEVICE == "cuda" else []
     if a.corpus:
         checks.append(functools.update_wrapper(functools.partial(check_data.check_generators, a.corpus, a.tokenizer), check_data.check_generators))
