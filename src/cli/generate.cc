@@ -133,7 +133,7 @@ void add_generate(Command& root) {
   command.option("--stop", options.stop, "End before this text; may be given several times");
   command.flag("--ignore-eos", options.ignore_eos, "Go on when the model ends its text");
   add_model_options(command, options.engine);
-  command.example("gannet generate nano --prompt 'Long ago, a hungry fox lived' --max-tokens 100 --seed 1");
+  command.example("gannet generate nano --prompt 'Once upon a time' --max-tokens 100 --seed 1");
   command.action([] { return generate(options); });
 }
 

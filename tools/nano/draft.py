@@ -256,7 +256,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--seconds", type=float, required=True, help="time for steps")
     p.add_argument("--rate", type=float, default=1.0, help="factor on all learning rates")
     p.add_argument("--seed", type=int, default=11)
-    p.add_argument("--mix", default="more", help="mix of families, as in training")
+    p.add_argument("--mix", default="open", help="mix of families, as in training")
     p.add_argument("--tokens", type=int, default=32768, help="tokens a step")
     p.add_argument("--length", type=int, default=4096, help="row length")
     p.add_argument("--anchors", type=int, default=32, help="anchors in every block of 128 tokens, a divisor of 128")
