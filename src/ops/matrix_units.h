@@ -24,6 +24,10 @@ struct alignas(64) TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64);
 
+// All tiles of sixteen rows of 64 bytes. To be loaded from memory: the intrinsic does not say that it reads all of it.
+constexpr TileShapes kFullTiles = {.row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+                                   .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+
 // Scales with which weights and keys of FP8 and FP4 are normal bf16 numbers, far from the smallest and the largest.
 constexpr uint8_t kLeastScale = 50;
 constexpr uint8_t kMostScale = 190;

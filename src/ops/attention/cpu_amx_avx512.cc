@@ -462,12 +462,8 @@ void weighted_sum(const WeightedSumParams& p) {
   WeightedSum(p).run();
 }
 
-// All tiles have sixteen rows of 64 bytes. In memory: the intrinsic does not say that it reads all of it.
-constexpr TileShapes kShapes = {.row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-                                .rows = {kTile, kTile, kTile, kTile, kTile, kTile, kTile, kTile}};
-
 GANNET_AMX void begin() {
-  _tile_loadconfig(&kShapes);
+  _tile_loadconfig(&kFullTiles);
 }
 
 GANNET_AMX void end() {

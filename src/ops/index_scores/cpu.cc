@@ -23,18 +23,52 @@ class IndexScores {
         linear_(*linear_kernels(device.simd)),
         decode_(record_decoders(device.simd)),
         in_whole_numbers_(device.simd == Simd::avx512_bf16 && params.dim == kIndexDim),
+        in_tiles_(in_whole_numbers_ && has_matrix_units(device.simd) && params.entries == nullptr && params.heads > 0 &&
+                  kIndexQueries % params.heads == 0),
         width_(prepared_cols(params.dim)),
         key_stride_(params.dim + 16) {}
 
   void run() {
     prepare_queries();
-    int64_t most = 0;
-    for (int64_t r = 0; r < p_.rows; ++r) most = std::max<int64_t>(most, p_.visible[r]);
-    const int64_t blocks = (most + kKeys - 1) / kKeys;
+    int64_t done = 0;
+    for (int64_t begin = 0; begin < p_.rows;) {
+      const int64_t end = end_of_sequence(begin);
+      if (in_tiles_ && (end - begin) * p_.heads >= kWorthTiles) {
+        score_rows(done, begin);
+        score_in_tiles(begin, end);
+        done = end;
+      }
+      begin = end;
+    }
+    score_rows(done, p_.rows);
+  }
+
+ private:
+  // Multiply-adds that are worth a thread of their own: some ten microseconds.
+  static constexpr int64_t kWorthAThread = 512 * 1024;
+  static constexpr int64_t kWorthAThreadInTiles = 8 * kWorthAThread;
+  // Queries that are worth packing keys for.
+  static constexpr int64_t kWorthTiles = 2 * kIndexQueries;
+
+  int64_t end_of_sequence(int64_t begin) const {
+    int64_t end = begin + 1;
+    while (end < p_.rows && p_.keys[end].block_table == p_.keys[begin].block_table &&
+           p_.keys[end].base == p_.keys[begin].base) {
+      ++end;
+    }
+    return end;
+  }
+
+  int64_t most_visible(int64_t begin, int64_t end) const {
+    return begin < end ? *std::max_element(p_.visible + begin, p_.visible + end) : 0;
+  }
+
+  void score_rows(int64_t first_row, int64_t end_row) {
+    const int64_t blocks = (most_visible(first_row, end_row) + kKeys - 1) / kKeys;
     const int64_t grain = std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(1, kKeys * p_.heads * p_.dim));
-    device_.pool->parallel_for(p_.rows * blocks, grain, [&](int64_t begin, int64_t end) {
+    device_.pool->parallel_for((end_row - first_row) * blocks, grain, [&](int64_t begin, int64_t end) {
       for (int64_t item = begin; item < end; ++item) {
-        const int64_t r = item / blocks;
+        const int64_t r = first_row + item / blocks;
         const int64_t first = item % blocks * kKeys;
         const int64_t count = std::min<int64_t>(kKeys, p_.visible[r] - first);
         if (count > 0) score_keys(r, first, count);
@@ -42,9 +76,91 @@ class IndexScores {
     });
   }
 
- private:
-  // Multiply-adds that are worth a thread of their own: some ten microseconds.
-  static constexpr int64_t kWorthAThread = 512 * 1024;
+  // Rows of one sequence: packed keys meet the queries of all rows.
+  void score_in_tiles(int64_t first_row, int64_t end_row) {
+    const int64_t unit_rows = kIndexQueries / p_.heads;
+    const int64_t units = (end_row - first_row + unit_rows - 1) / unit_rows;
+    auto* queries = reinterpret_cast<IndexTile*>(
+        scratch<struct IndexQueryTilesTag, uint8_t>(2 * units * static_cast<int64_t>(sizeof(IndexTile))));
+    device_.pool->parallel_for(2 * units, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t tile = begin; tile < end; ++tile) pack_queries(first_row, end_row, tile, queries[tile]);
+    });
+    const int64_t blocks = (most_visible(first_row, end_row) + kIndexKeys - 1) / kIndexKeys;
+    const int64_t work = kIndexKeys * (end_row - first_row) * p_.heads * p_.dim;
+    const int64_t grain = std::max<int64_t>(1, kWorthAThreadInTiles / work);
+    device_.pool->parallel_for(blocks, grain, [&](int64_t begin, int64_t end) {
+      kMatrixIndex.begin();
+      for (int64_t block = begin; block < end; ++block) {
+        score_block(first_row, end_row, block * kIndexKeys, queries);
+      }
+      kMatrixIndex.end();
+    });
+  }
+
+  // The 16 queries of a tile, of all heads of a row or of some rows.
+  void pack_queries(int64_t first_row, int64_t end_row, int64_t tile, IndexTile& to) const {
+    const int64_t first = first_row * p_.heads + tile * kIndexTile;
+    const int64_t count = std::min(kIndexTile, end_row * p_.heads - first);
+    const uint8_t* records[kIndexTile];
+    for (int64_t i = 0; i < count; ++i) records[i] = query_records_ + (first + i) * q4mx_bytes(kIndexDim);
+    if (count > 0) {
+      kMatrixIndex.pack_queries(records, count, to);
+    } else {
+      to = {};
+    }
+  }
+
+  void score_block(int64_t first_row, int64_t end_row, int64_t first_key, const IndexTile* queries) const {
+    const int64_t keys = std::min(kIndexKeys, most_visible(first_row, end_row) - first_key);
+    const uint8_t* records[kIndexKeys];
+    for (int64_t j = 0; j < keys; ++j) {
+      records[j] = reinterpret_cast<const uint8_t*>(p_.keys[first_row].at(first_key + j));
+    }
+    IndexTile tiles[2];
+    kMatrixIndex.pack_keys(records, std::min(keys, kIndexTile), tiles[0]);
+    if (keys > kIndexTile) {
+      kMatrixIndex.pack_keys(records + kIndexTile, keys - kIndexTile, tiles[1]);
+    } else {
+      tiles[1] = tiles[0];
+    }
+    const int64_t unit_rows = kIndexQueries / p_.heads;
+    IndexProducts products;
+    IndexProductRows unit;
+    for (int64_t r = first_row; r < end_row; r += unit_rows, queries += 2) {
+      if (!describe(unit, r, std::min(unit_rows, end_row - r), first_key)) continue;
+      if (exact(queries, tiles)) {
+        kMatrixIndex.multiply(queries, tiles, products);
+        kMatrixIndex.add_heads(products, unit);
+        continue;
+      }
+      for (int64_t i = 0; i < unit.rows; ++i) {
+        const int64_t count = std::min<int64_t>(kIndexKeys, unit.visible[i]);
+        if (count > 0) score_keys(r + i, first_key, count);
+      }
+    }
+  }
+
+  // False if no row sees a key from `first_key` on.
+  bool describe(IndexProductRows& unit, int64_t row, int64_t rows, int64_t first_key) const {
+    unit.weights = p_.weights + row * p_.heads;
+    unit.rows = rows;
+    unit.heads = p_.heads;
+    unit.scores = p_.scores + row * p_.stride + first_key;
+    unit.stride = p_.stride;
+    bool some = false;
+    for (int64_t i = 0; i < rows; ++i) {
+      unit.visible[i] = p_.visible[row + i] - static_cast<int32_t>(first_key);
+      some = some || unit.visible[i] > 0;
+    }
+    return some;
+  }
+
+  static bool exact(const IndexTile* queries, const IndexTile* keys) {
+    return exact_index_products(queries[0].scales, keys[0].scales) &&
+           exact_index_products(queries[0].scales, keys[1].scales) &&
+           exact_index_products(queries[1].scales, keys[0].scales) &&
+           exact_index_products(queries[1].scales, keys[1].scales);
+  }
 
   // Rotates and rounds all queries, then puts them into the order of the kernels.
   void prepare_queries() {
@@ -52,6 +168,7 @@ class IndexScores {
     if (in_whole_numbers_) {
       whole_ = reinterpret_cast<IndexQuery*>(
           scratch<struct IndexWholeQueriesTag, uint8_t>(all * static_cast<int64_t>(sizeof(IndexQuery))));
+      query_records_ = scratch<struct IndexQueryRecordsTag, uint8_t>(all * q4mx_bytes(kIndexDim));
     } else {
       queries_ = scratch<struct IndexQueriesTag>(all * width_);
     }
@@ -65,7 +182,7 @@ class IndexScores {
           float* q = p_.q + (r * p_.heads + h) * p_.dim;
           rope_rotate(q + p_.dim - rotated, angle, false, Activations::fp32);
           if (in_whole_numbers_) {
-            uint8_t record[q4mx_bytes(kIndexDim)];
+            uint8_t* record = query_records_ + (r * p_.heads + h) * q4mx_bytes(kIndexDim);
             encode.q4mx(q, kIndexDim, record);
             index_query_avx512(record, whole_[r * p_.heads + h]);
           } else {
@@ -116,10 +233,12 @@ class IndexScores {
   const LinearKernels& linear_;
   const RecordDecoders& decode_;
   const bool in_whole_numbers_;
+  const bool in_tiles_;
   const int64_t width_;          // of a prepared query
   const int64_t key_stride_;     // of decoded keys: not a power of two, see attention/cpu.cc
   float* queries_ = nullptr;     // [rows, heads, width_], prepared, or
-  IndexQuery* whole_ = nullptr;  // [rows, heads]
+  IndexQuery* whole_ = nullptr;  // [rows, heads], of
+  uint8_t* query_records_ = nullptr;
 };
 
 }  // namespace

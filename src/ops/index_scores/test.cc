@@ -13,22 +13,22 @@ namespace {
 
 constexpr int64_t kDim = 32;
 constexpr int64_t kBlockRecords = 4;
-constexpr int64_t kBlockStride = kBlockRecords * q4mx_bytes(kDim) + 24;  // other records of the block lie there, too
 
 // Query rows against one sequence's keys, which lie in scattered blocks.
 struct Scoring {
-  int64_t rows, heads, key_count;
-  std::vector<float> q, weights, frequencies, keys;  // keys: what was packed, [key_count, kDim]
+  int64_t rows, heads, dim, key_count;
+  std::vector<float> q, weights, frequencies, keys;  // keys: what was packed, [key_count, dim]
   std::vector<int32_t> positions, visible, block_table, entries;
   std::vector<std::byte> pool;
   std::vector<PagedRecords> paged;
   std::vector<float> scores;
 
-  Scoring(int64_t row_count, int64_t head_count, std::vector<float> key_values)
+  Scoring(int64_t row_count, int64_t head_count, std::vector<float> key_values, int64_t channels = kDim)
       : rows(row_count),
         heads(head_count),
-        key_count(std::ssize(key_values) / kDim),
-        q(row_count * head_count * kDim),
+        dim(channels),
+        key_count(std::ssize(key_values) / channels),
+        q(row_count * head_count * channels),
         weights(row_count * head_count, 1.0F),
         keys(std::move(key_values)),
         positions(row_count),
@@ -36,19 +36,22 @@ struct Scoring {
         scores(poisoned(row_count * key_count)) {
     const int64_t blocks = key_count / kBlockRecords + 1;
     for (int64_t b = 0; b < blocks; ++b) block_table.push_back(static_cast<int32_t>(2 * (blocks - b) - 1));
-    pool.resize(2 * blocks * kBlockStride);
+    pool.resize(2 * blocks * block_stride());
     for (int64_t j = 0; j < key_count; ++j) {
       auto* record = reinterpret_cast<uint8_t*>(records().at(j));
-      q4mx_pack({keys.data() + j * kDim, kDim}, record, record + kDim / 2);
+      q4mx_pack({keys.data() + j * dim, static_cast<size_t>(dim)}, record, record + dim / 2);
     }
   }
+
+  // Other records of the block lie there, too.
+  int64_t block_stride() const { return kBlockRecords * q4mx_bytes(dim) + 24; }
 
   PagedRecords records() {
     return {.base = pool.data(),
             .block_table = block_table.data(),
-            .block_stride = kBlockStride,
+            .block_stride = block_stride(),
             .block_records = kBlockRecords,
-            .record_bytes = q4mx_bytes(kDim)};
+            .record_bytes = q4mx_bytes(dim)};
   }
   IndexScoresParams params() {
     paged.assign(rows, records());
@@ -57,7 +60,7 @@ struct Scoring {
             .positions = positions.data(),
             .rows = rows,
             .heads = heads,
-            .dim = kDim,
+            .dim = dim,
             .frequencies = &frequencies,
             .keys = paged.data(),
             .visible = visible.data(),
@@ -78,10 +81,10 @@ std::vector<float> run(Scoring scoring, const Device* device) {
   return scoring.scores;
 }
 
-Scoring random_scoring(int64_t rows, int64_t heads, int64_t key_count, uint32_t seed) {
+Scoring random_scoring(int64_t rows, int64_t heads, int64_t key_count, uint32_t seed, int64_t dim = kDim) {
   Random random(seed);
-  Scoring scoring(rows, heads, random.activations(key_count * kDim));
-  scoring.q = random.activations(rows * heads * kDim);
+  Scoring scoring(rows, heads, random.activations(key_count * dim), dim);
+  scoring.q = random.activations(rows * heads * dim);
   scoring.weights = random.activations(rows * heads, 0.1F);
   scoring.frequencies = rope_frequencies({.theta = 160000, .dim = 16});
   for (int32_t& position : scoring.positions) position = static_cast<int32_t>(random.integer(0, 100000));
@@ -203,6 +206,55 @@ TEST(IndexScores, DevicesAgreeForAnyNumberOfRows) {
           return scores;
         },
         1e-5, 1e-6);
+  }
+}
+
+// A prompt: rows of one sequence, which the matrix units may take together, each with a view of its own. Blocks of 32
+// keys are all usual or have a key with a group of zeros, with scales far apart or with tiny values, and so are
+// queries.
+TEST(IndexScores, PromptsGetTheScoresOfSingleRows) {
+  constexpr int64_t kGroup = 32;
+  constexpr int64_t kChannels = 128;
+  for (const int64_t heads : {1, 4, 32}) {
+    constexpr int64_t kRows = 70;
+    constexpr int64_t kKeys = 200;
+    Random random(static_cast<uint32_t>(heads));
+    auto keys = random.activations(kKeys * kChannels);
+    std::fill_n(&keys[40 * kChannels + kGroup], kGroup, 0.0F);
+    for (int64_t c = 0; c < kGroup; ++c) keys[70 * kChannels + c] *= 0x1p20F;
+    for (int64_t c = 0; c < kChannels; ++c) keys[100 * kChannels + c] *= 1e-30F;
+    Scoring scoring(kRows, heads, keys, kChannels);
+    scoring.q = random.activations(kRows * heads * kChannels);
+    scoring.weights = random.activations(kRows * heads, 0.1F);
+    for (int64_t c = 0; c < kGroup; ++c) scoring.q[5 * heads * kChannels + c] *= 1e4F;
+    for (int64_t c = 0; c < heads * kChannels; ++c) scoring.q[50 * heads * kChannels + c] *= 1e-12F;
+    for (int64_t c = 0; c < heads * kChannels; ++c) scoring.q[60 * heads * kChannels + c] *= 1e30F;
+    scoring.frequencies = rope_frequencies({.theta = 160000, .dim = 64});
+    for (int64_t r = 0; r < kRows; ++r) {
+      scoring.positions[r] = static_cast<int32_t>(r + 5);
+      scoring.visible[r] = static_cast<int32_t>(std::min(kKeys, 3 * r + 1));
+    }
+    on_each_device([&](const Device& device) {
+      const auto together = run(scoring, &device);
+      expect_scored_up_to_visible(scoring, together);
+      Scoring alone = scoring;
+      auto params = alone.params();
+      for (int64_t r = 0; r < kRows; ++r) {
+        IndexScoresParams row = params;
+        row.q += r * heads * kChannels;
+        row.weights += r * heads;
+        row.positions += r;
+        row.keys += r;
+        row.visible += r;
+        row.scores += r * row.stride;
+        row.rows = 1;
+        index_scores(device, row);
+        const auto range = [&](const std::vector<float>& all) {
+          return std::span(all).subspan(r * kKeys, scoring.visible[r]);
+        };
+        expect_same_bits(range(together), range(alone.scores));
+      }
+    });
   }
 }
 
