@@ -5,12 +5,11 @@
 Every weight becomes (1 - share) times the first model's and share times the second's, in fp32 as the files hold them, and is
 rounded to its format again (averages of fine-tuned models: https://arxiv.org/abs/2203.05482). Two runs that began with the
 same weights, or one that went on from the other, lie close enough together; others do not. Draft blocks are the second's,
-unchanged: they follow the average nearly as well when most of it is the second model.
+unchanged: with a share of 0.7 they lost 0.00 to 0.07 of 4.6 to 5.5 tokens a step.
 """
 from __future__ import annotations
 
 import argparse
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -41,7 +40,7 @@ def averaged(first: Path, second: Path, share: float) -> Params:
 
 def save(params: Params, second: Path, out: Path) -> None:
     """Writes the directory, with the second model's draft blocks if it has any."""
-    shutil.rmtree(out, ignore_errors=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
     c = checkpoint.read_config(second)
     if not c["num_nextn_predict_layers"]:
         checkpoint.save(params, out, second / "tokenizer.json")
@@ -56,12 +55,12 @@ def main() -> None:
     p.add_argument("first", type=Path)
     p.add_argument("second", type=Path)
     p.add_argument("--share", type=float, required=True, help="of the second model, 0 to 1")
-    p.add_argument("--out", type=Path, required=True, help="directory to write; what it holds is replaced")
+    p.add_argument("--out", type=Path, required=True, help="directory to write, a new one")
     a = p.parse_args()
     if not 0 <= a.share <= 1:
         p.error(f"--share {a.share}: must be from 0 to 1")
-    if a.out.resolve() in (a.first.resolve(), a.second.resolve()):
-        p.error(f"--out {a.out}: must not be one of the two models")
+    if a.out.exists():
+        p.error(f"--out {a.out}: exists; choose a new directory")
     save(averaged(a.first, a.second, a.share), a.second, a.out)
 
 

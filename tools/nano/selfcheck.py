@@ -135,7 +135,7 @@ def check_average() -> None:
 
     c = tiny_config()
     with tempfile.TemporaryDirectory() as folder:
-        plain, first, second, out = (pathlib.Path(folder) / name for name in ("plain", "first", "second", "out"))
+        plain, first, second = (pathlib.Path(folder) / name for name in ("plain", "first", "second"))
         (tokenizer := pathlib.Path(folder) / "tokenizer.json").write_text("{}")
         checkpoint.save(Params(c, seed=5), first, tokenizer, shards=2)
         checkpoint.save(Params(c, seed=6), plain, tokenizer, shards=2)
@@ -143,6 +143,7 @@ def check_average() -> None:
         draft.write(drafts, with_drafts(c, 3), plain, second)
         start, end, found = read(first), read(second), {}
         for share in (0, 0.25, 1):
+            out = pathlib.Path(folder) / f"share-{share}"
             average.save(average.averaged(first, second, share), second, out)
             found[share] = read(out)
             kept = draft.draft_tensors(out)

@@ -266,23 +266,37 @@ struct UniformRouting {
   }
 };
 
-TEST(Benchmark, ExpertsMany) {
-  constexpr int64_t kHidden = 5120, kWidth = 2304, kExperts = 384, kStoredExperts = 128, kTopK = 6, kMost = 8192;
+// Weights of one layer; routed experts beyond kStored share theirs with others.
+struct LayerWeights {
+  static constexpr int64_t kHidden = 5120, kWidth = 2304, kExperts = 384, kStored = 128;
+
   const int64_t gate_up_bytes = packed_bytes(WeightFormat::mxfp4, 2 * kWidth, kHidden);
   const int64_t down_bytes = packed_bytes(WeightFormat::mxfp4, kHidden, kWidth);
-  Array<std::byte> gate_up(kStoredExperts * gate_up_bytes), down(kStoredExperts * down_bytes);
-  fill_packed(nullptr, WeightFormat::mxfp4, kStoredExperts * 2 * kWidth, kHidden, 1, -6, gate_up.get());
-  fill_packed(nullptr, WeightFormat::mxfp4, kStoredExperts * kHidden, kWidth, 2, -6, down.get());
-  Array<std::byte> shared_gate_up(packed_bytes(WeightFormat::fp8, 2 * kWidth, kHidden));
-  Array<std::byte> shared_down(packed_bytes(WeightFormat::fp8, kHidden, kWidth));
-  fill_packed(nullptr, WeightFormat::fp8, 2 * kWidth, kHidden, 3, -12, shared_gate_up.get());
-  fill_packed(nullptr, WeightFormat::fp8, kHidden, kWidth, 4, -12, shared_down.get());
-  std::vector<ExpertWeights> table;
-  for (int64_t e = 0; e < kExperts; ++e) {
-    table.push_back({.gate_up = gate_up.get() + e % kStoredExperts * gate_up_bytes,
-                     .down = down.get() + e % kStoredExperts * down_bytes});
+  Array<std::byte> gate_up{kStored * gate_up_bytes}, down{kStored * down_bytes};
+  Array<std::byte> shared_gate_up{packed_bytes(WeightFormat::fp8, 2 * kWidth, kHidden)};
+  Array<std::byte> shared_down{packed_bytes(WeightFormat::fp8, kHidden, kWidth)};
+
+  LayerWeights() {
+    fill_packed(nullptr, WeightFormat::mxfp4, kStored * 2 * kWidth, kHidden, 1, -6, gate_up.get());
+    fill_packed(nullptr, WeightFormat::mxfp4, kStored * kHidden, kWidth, 2, -6, down.get());
+    fill_packed(nullptr, WeightFormat::fp8, 2 * kWidth, kHidden, 3, -12, shared_gate_up.get());
+    fill_packed(nullptr, WeightFormat::fp8, kHidden, kWidth, 4, -12, shared_down.get());
   }
-  const Array<ExpertWeights> routed(table);
+  std::vector<ExpertWeights> routed() const {
+    std::vector<ExpertWeights> table;
+    for (int64_t e = 0; e < kExperts; ++e) {
+      table.push_back(
+          {.gate_up = gate_up.get() + e % kStored * gate_up_bytes, .down = down.get() + e % kStored * down_bytes});
+    }
+    return table;
+  }
+};
+
+TEST(Benchmark, ExpertsMany) {
+  constexpr int64_t kHidden = LayerWeights::kHidden, kWidth = LayerWeights::kWidth, kExperts = LayerWeights::kExperts;
+  constexpr int64_t kTopK = 6, kMost = 8192;
+  const LayerWeights weights;
+  const Array<ExpertWeights> routed(weights.routed());
   Random random(4);
   Array<__nv_bfloat16> x(kMost * kHidden);
   const auto values = to_bf16(random.normals(kHidden * 128));
@@ -296,34 +310,39 @@ TEST(Benchmark, ExpertsMany) {
   for (const int64_t rows : {320, 512, 1024, 2048, 4096, 8192}) {
     const UniformRouting routing(rows, kExperts, kTopK, random);
     const Array<int32_t> device_pairs(routing.pairs), device_offsets(routing.offsets);
-    const Array<float> weights(std::vector<float>(rows * kTopK, 0.25F));
+    const Array<float> routing_weights(std::vector<float>(rows * kTopK, 0.25F));
     const Array<int32_t> count(std::vector<int32_t>{static_cast<int32_t>(rows)});
     const double time = time_launch(
         [&](cudaStream_t stream, int) {
-          experts_many_rows(
-              stream,
-              {.x = x.get(),
-               .count = count.get(),
-               .most = rows,
-               .hidden = kHidden,
-               .width = kWidth,
-               .experts = kExperts,
-               .top_k = kTopK,
-               .lists = {.weights = weights.get(), .pairs = device_pairs.get(), .offsets = device_offsets.get()},
-               .routed = routed.get(),
-               .shared_gate_up =
-                   {.format = WeightFormat::fp8, .rows = 2 * kWidth, .cols = kHidden, .data = shared_gate_up.get()},
-               .shared_down = {.format = WeightFormat::fp8, .rows = kHidden, .cols = kWidth, .data = shared_down.get()},
-               .swiglu_limit = 10,
-               .inner = inner.get(),
-               .shared_inner = shared_inner.get(),
-               .outer = outer.get(),
-               .shared = shared.get(),
-               .tiles = tiles.get()});
+          experts_many_rows(stream, {.x = x.get(),
+                                     .count = count.get(),
+                                     .most = rows,
+                                     .hidden = kHidden,
+                                     .width = kWidth,
+                                     .experts = kExperts,
+                                     .top_k = kTopK,
+                                     .lists = {.weights = routing_weights.get(),
+                                               .pairs = device_pairs.get(),
+                                               .offsets = device_offsets.get()},
+                                     .routed = routed.get(),
+                                     .shared_gate_up = {.format = WeightFormat::fp8,
+                                                        .rows = 2 * kWidth,
+                                                        .cols = kHidden,
+                                                        .data = weights.shared_gate_up.get()},
+                                     .shared_down = {.format = WeightFormat::fp8,
+                                                     .rows = kHidden,
+                                                     .cols = kWidth,
+                                                     .data = weights.shared_down.get()},
+                                     .swiglu_limit = 10,
+                                     .inner = inner.get(),
+                                     .shared_inner = shared_inner.get(),
+                                     .outer = outer.get(),
+                                     .shared = shared.get(),
+                                     .tiles = tiles.get()});
         },
         3);
     report(("experts, " + std::to_string(rows) + " rows").c_str(), time,
-           static_cast<double>(routing.active * (gate_up_bytes + down_bytes)),
+           static_cast<double>(routing.active * (weights.gate_up_bytes + weights.down_bytes)),
            2.0 * static_cast<double>(rows * (kTopK + 1) * 3 * kHidden * kWidth));
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/number_formats.h"
 #include "ops/index_scores/kernels.h"
 #include "ops/matrix_units.h"
 
@@ -10,11 +11,8 @@ namespace {
 
 // bf16 of all E2M1 codes, twice: only four of the five bits that choose a word belong to the code.
 __m512i code_table() {
-  alignas(64) static constexpr uint16_t kValues[32] = {0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0,
-                                                       0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0,
-                                                       0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0,
-                                                       0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
-  return _mm512_load_si512(kValues);
+  const __m512i values = _mm512_castps_si512(_mm512_loadu_ps(kE2m1Values));
+  return _mm512_broadcast_i64x4(_mm512_cvtepi32_epi16(_mm512_srli_epi32(values, 16)));
 }
 
 // Two channels of each lane: the code in the lowest bits of `even` and the one that begins at bit 16 of `odd`, times

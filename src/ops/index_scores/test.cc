@@ -102,10 +102,10 @@ void expect_scored_up_to_visible(const Scoring& scoring, const std::vector<float
 
 // spec: model 3.7, in double, for row r and the key at `entry`.
 double score_in_double(const Scoring& s, int64_t r, int64_t entry) {
-  const auto key = oracle::q4mx(std::span(s.keys).subspan(entry * kDim, kDim));
+  const auto key = oracle::q4mx(std::span(s.keys).subspan(entry * s.dim, s.dim));
   double score = 0;
   for (int64_t h = 0; h < s.heads; ++h) {
-    auto q = doubles(std::span(s.q).subspan((r * s.heads + h) * kDim, kDim));
+    auto q = doubles(std::span(s.q).subspan((r * s.heads + h) * s.dim, s.dim));
     rotate_in_double(q, s.positions[r], s.frequencies);
     const auto rounded = oracle::q4mx(std::vector<float>(q.begin(), q.end()));
     const double product = std::inner_product(rounded.begin(), rounded.end(), key.begin(), 0.0);
@@ -140,8 +140,14 @@ TEST(IndexScores, QueriesAreRoundedToFp4) {
   EXPECT_EQ(run(scoring, nullptr), std::vector<float>{8});
 }
 
-TEST(IndexScores, MatchesTheFormulaInDouble) {
-  const Scoring scoring = random_scoring(5, 4, 23, 1);
+// 128 channels, and enough rows for the matrix units, have ways of their own.
+class IndexScoresInDouble : public testing::TestWithParam<std::pair<int64_t, int64_t>> {};
+INSTANTIATE_TEST_SUITE_P(RowsAndChannels, IndexScoresInDouble,
+                         testing::Values(std::pair{5, kDim}, std::pair{5, 128}, std::pair{37, 128}));
+
+TEST_P(IndexScoresInDouble, MatchesTheFormula) {
+  const auto [rows, channels] = GetParam();
+  const Scoring scoring = random_scoring(rows, 4, 83, 1, channels);
   on_each_device([&](const Device& device) {
     const auto scores = run(scoring, &device);
     expect_scored_up_to_visible(scoring, scores);
