@@ -29,9 +29,9 @@ SHARES = {
     "more": {"chat": 0.20, "knowledge": 0.11, "sum": 0.11, "problem": 0.20, "story": 0.02, "passage": 0.06, "recall": 0.06,
              "about_me": 0.02, "tool": 0.09, "single_call": 0.08, "json": 0.05},
     # open vocabulary and composed wordings; the earlier generators for the usual cases
-    "open": {"open_chat": 0.15, "chat": 0.05, "open_copy": 0.075, "knowledge": 0.08, "open_sum": 0.09, "open_problem": 0.14, "problem": 0.03,
+    "open": {"open_chat": 0.145, "chat": 0.05, "open_copy": 0.07, "knowledge": 0.08, "open_sum": 0.085, "open_problem": 0.18, "problem": 0.04,
              "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.04, "open_me": 0.025, "open_tool": 0.055, "usual_tool": 0.029,
-             "single_call": 0.025, "open_agent": 0.026, "open_json": 0.125, "json": 0.01},
+             "single_call": 0.025, "open_agent": 0.026, "open_json": 0.09, "json": 0.01},
     # the same in rows of 8,192 and 16,384 tokens, with recall over nearly all of them
     "wide": {"open_chat": 0.145, "chat": 0.05, "open_copy": 0.075, "knowledge": 0.08, "open_sum": 0.09, "open_problem": 0.135, "problem": 0.03,
              "story": 0.01, "open_story": 0.02, "passage": 0.02, "open_recall": 0.025, "far_recall": 0.018, "open_me": 0.025, "open_tool": 0.055,

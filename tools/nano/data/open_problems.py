@@ -90,12 +90,22 @@ class OpenProblems:
             extra = s.say([src.pick(EXTRAS)], k=src.number(2, 90), h=src.number(6, 11))
             sentences = list(sentences)
             sentences.insert(src.number(1, len(sentences)), extra)
-        if len(sentences) > 2 and src.chance(0.15):
-            a, b = sentences[-2], sentences[-1]
-            if b.split()[0] in ("He", "She"):
-                sentences[-2:] = [a[:-1] + src.pick([", and ", " and then ", ", then ", ", and after that "]) + b[0].lower() + b[1:]]
+        if len(sentences) > 1 and src.chance(0.3):
+            sentences = self.joined(src, sentences, s)
         body = " ".join(sentences)
-        return f"{ask} {body}" if src.chance(0.12) else f"{body} {ask}"
+        return tidy(f"{ask} {body}" if src.chance(0.12) else f"{body} {ask}")
+
+    def joined(self, src: Source, sentences: list[str], s: Scene) -> list[str]:
+        """Two neighbours as one sentence, where the second begins with a pronoun; without it where both speak of the same one."""
+        at = src.number(1, len(sentences) - 1)
+        a, b = sentences[at - 1], sentences[at]
+        if b.split()[0] not in ("He", "She"):
+            return sentences
+        if a.split()[0] in (s.N, b.split()[0]) and src.chance(0.5):
+            both = a[:-1] + src.pick([" and ", ", then ", ", ", " and later ", " but "]) + b.split(maxsplit=1)[1]
+        else:
+            both = a[:-1] + src.pick([", and ", " and then ", ", then ", ", and after that ", "; ", ", but "]) + b[0].lower() + b[1:]
+        return [*sentences[:at - 1], both, *sentences[at + 1:]]
 
     def changes(self, src: Source, count: int | None = None) -> Problem:
         s = Scene(src, self.vocabulary)
@@ -175,8 +185,8 @@ class OpenProblems:
         unit = src.pick("friend/friends child/children neighbour/neighbours cousin/cousins bag/bags team/teams table/tables box/boxes guest/guests".split()).split("/")
         b = src.number(1, 60) if src.chance(0.5) or total < 3 else -src.number(1, total - 1)
         a, op = total + b, "-" if b > 0 else "+"
-        first = s.say(START[:2] + START[2:3] + START[6:7], n=a)
-        change = s.say(LOSS[1:2] + LOSS[3:4] if op == "-" else GAIN[:2], n=abs(b))
+        first = s.say(START[:3] + START[6:7] + START[10:12], n=a)
+        change = s.say(LOSS[1:2] + LOSS[3:4] + LOSS[6:8] + LOSS[11:13] if op == "-" else GAIN[:2] + GAIN[7:9] + GAIN[12:13], n=abs(b))
         split = s.say(PATTERNS["sharing: split"], k=k, us=unit[1])
         ask = s.say(PATTERNS["sharing: ask"], u=unit[0])
         return Problem(self.text(s, [first, change, split], ask), [steps(op, a, abs(b)), steps("/", total, k)], f"Each {unit[0]} gets {each} {s.noun(each)}.",
@@ -215,7 +225,7 @@ class OpenProblems:
             return Problem(self.text(s, [text], ask), [steps("-", max(a, b), min(a, b))], f"{more} has {abs(a - b)} more {s.noun(abs(a - b))} than {less}.", f"diff|{a}|{b}")
         op = src.pick("+-")
         c = src.number(1, a - 1) if op == "-" else src.number(1, 99)
-        change = s.say(LOSS[1:2] + LOSS[5:] if op == "-" else GAIN[4:5], n=c, he=s.N)
+        change = s.say(LOSS[1:2] + LOSS[5:6] if op == "-" else GAIN[4:5], n=c, he=s.N)
         now = compute(op, a, c)
         ask = s.say(PATTERNS["two_owners: both"])
         return Problem(self.text(s, [text, change], ask), [steps(op, a, c), steps("+", now, b)], f"Together they have {now + b} {s.many}.", f"two|{a}|{op}{c}|{b}")
@@ -250,7 +260,9 @@ class OpenProblems:
         u = src.pick(["m", "m", "cm", "km", "feet"])
         if src.chance(0.5):
             text = s.say(PATTERNS["around: size"], a=a, b=b, u=u, t=thing)
-            ask = s.say(PATTERNS["around: way"])
+            ask = s.say(PATTERNS["around: way"], t=thing, u=u)
+            if src.chance(0.3):
+                text, ask = s.say(PATTERNS["around: at once"], a=a, b=b, u=u, t=thing), ""
             return Problem(self.text(s, [text], ask), [steps("+", a, b), steps("*", a + b, 2)], f"The way around is {2 * (a + b)} {u}.", f"fence|{a}|{b}")
         a, b = src.number(2, 40), src.number(2, 24)
         text = s.say(PATTERNS["around: area size"], a=a, b=b, u=u, t=thing)
