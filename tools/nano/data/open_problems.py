@@ -33,13 +33,23 @@ How many metres is it around a yard of {a} m by {b} m?""".splitlines()
 CLAUSES = {"start": A.START, "gain": A.GAIN, "loss": A.LOSS, "double": A.DOUBLE, "now": A.NOW}
 FORBIDDEN = frozenset(map(bare, INSIDE)).union(*(apart(tag, forms) for tag, forms in CLAUSES.items()))
 
-START = PATTERNS["start"]
-GAIN = PATTERNS["gain"]
-LOSS = PATTERNS["loss"]
+
+def clauses(name: str, kind: str = "") -> list[str]:
+    """The clauses of a heading, or those that also serve another kind of problem: its name stands behind them, "@KIND"."""
+    lines = [(form.rstrip(), kinds.split()) for form, _, kinds in (line.partition(" @") for line in PATTERNS[name])]
+    return [form for form, kinds in lines if not kind or kind in kinds]
+
+
+START, GAIN, LOSS = clauses("start"), clauses("gain"), clauses("loss")
 DOUBLE = PATTERNS["double"]
 TIMES = PATTERNS["times"]
 ASK = PATTERNS["ask"]
 EXTRAS = PATTERNS["extras"]
+
+GROUPS_MORE, GROUPS_LESS = clauses("gain", "groups") + PATTERNS["groups: more"], clauses("loss", "groups")
+SHARING_START, SHARING_MORE, SHARING_LESS = clauses("start", "sharing"), clauses("gain", "sharing"), clauses("loss", "sharing")
+MISSING_MORE = clauses("gain", "missing")
+OWNERS_MORE, OWNERS_LESS = clauses("gain", "owners"), clauses("loss", "owners")
 
 
 class Scene:
@@ -135,7 +145,7 @@ class OpenProblems:
         first = s.say(PATTERNS["groups: first"], **slots)
         done, op = [steps("*", a, b)], src.pick("+-")
         c = src.number(1, min(99, total - 1))
-        more = s.say(GAIN[2:3] + ["{M} [puts|places|lays|brings] {n} [more|further|extra] {items} [there|with them|into the room]."] if op == "+" else LOSS[2:4], n=c)
+        more = s.say(GROUPS_MORE if op == "+" else GROUPS_LESS, n=c)
         done.append(steps(op, total, c))
         total = compute(op, total, c)
         ask = s.say(PATTERNS["groups: ask"])
@@ -185,8 +195,8 @@ class OpenProblems:
         unit = src.pick("friend/friends child/children neighbour/neighbours cousin/cousins bag/bags team/teams table/tables box/boxes guest/guests".split()).split("/")
         b = src.number(1, 60) if src.chance(0.5) or total < 3 else -src.number(1, total - 1)
         a, op = total + b, "-" if b > 0 else "+"
-        first = s.say(START[:3] + START[6:7] + START[10:12], n=a)
-        change = s.say(LOSS[1:2] + LOSS[3:4] + LOSS[6:8] + LOSS[11:13] if op == "-" else GAIN[:2] + GAIN[7:9] + GAIN[12:13], n=abs(b))
+        first = s.say(SHARING_START, n=a)
+        change = s.say(SHARING_LESS if op == "-" else SHARING_MORE, n=abs(b))
         split = s.say(PATTERNS["sharing: split"], k=k, us=unit[1])
         ask = s.say(PATTERNS["sharing: ask"], u=unit[0])
         return Problem(self.text(s, [first, change, split], ask), [steps(op, a, abs(b)), steps("/", total, k)], f"Each {unit[0]} gets {each} {s.noun(each)}.",
@@ -209,7 +219,7 @@ class OpenProblems:
         now = have
         if src.chance(0.5) and goal - have > 2:
             n = src.number(1, goal - have - 1)
-            extra, done = [s.say(GAIN[:2] + GAIN[4:5], n=n)], [steps("+", have, n)]
+            extra, done = [s.say(MISSING_MORE, n=n)], [steps("+", have, n)]
             now, key = have + n, f"{key}|{n}"
         ask = s.say(PATTERNS["missing: ask"])
         done.append(steps("-", goal, now))
@@ -225,7 +235,7 @@ class OpenProblems:
             return Problem(self.text(s, [text], ask), [steps("-", max(a, b), min(a, b))], f"{more} has {abs(a - b)} more {s.noun(abs(a - b))} than {less}.", f"diff|{a}|{b}")
         op = src.pick("+-")
         c = src.number(1, a - 1) if op == "-" else src.number(1, 99)
-        change = s.say(LOSS[1:2] + LOSS[5:6] if op == "-" else GAIN[4:5], n=c, he=s.N)
+        change = s.say(OWNERS_LESS if op == "-" else OWNERS_MORE, n=c, he=s.N)
         now = compute(op, a, c)
         ask = s.say(PATTERNS["two_owners: both"])
         return Problem(self.text(s, [text, change], ask), [steps(op, a, c), steps("+", now, b)], f"Together they have {now + b} {s.many}.", f"two|{a}|{op}{c}|{b}")
