@@ -28,9 +28,10 @@ endif()
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 
 if(GANNET_SANITIZE)
-  # With sanitizers g++ 12 no longer sees that a variant's members are set.
+  # With sanitizers g++ 12 no longer sees that a variant's members are set, nor that a coroutine's frame is freed by the
+  # operator that belongs to the one that made it.
   target_compile_options(gannet_options INTERFACE
-    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
+    "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized;-Wno-mismatched-new-delete>")
   add_compile_options(-fsanitize=${GANNET_SANITIZE} -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g)
   add_link_options(-fsanitize=${GANNET_SANITIZE})
 endif()

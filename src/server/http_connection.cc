@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <exception>
 #include <iterator>
@@ -18,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/log_context.h"
+#include "server/http_channel.h"
 #include "server/http_cors.h"
 #include "server/http_host.h"
 #include "server/http_transport.h"
@@ -34,18 +32,13 @@ namespace http = boost::beast::http;
 using asio::awaitable;
 using asio::ip::tcp;
 using boost::system::error_code;
-using Clock = std::chrono::steady_clock;
+using Clock = HttpChannel::Clock;
 
 namespace {
 
-constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
-constexpr size_t kReadPiece = 4096;
 constexpr size_t kBodyPiece = 64 << 10;
-constexpr uint64_t kSkippedBody = 64 << 10;   // of a request that was turned away; a larger one ends the connection
-constexpr size_t kWriteSlice = 256 << 10;     // written under one deadline
-constexpr size_t kPipelinedLimit = 64 << 10;  // bytes of later requests taken while one is being answered; more end it
-constexpr auto kDeadlineRepeat = std::chrono::milliseconds(20);
-constexpr int kBodyTimeouts = 20;        // a whole body may take that many body_timeouts
+constexpr uint64_t kSkippedBody = 64 << 10;  // of a request that was turned away; a larger one ends the connection
+constexpr int kBodyTimeouts = 20;            // a whole body may take that many body_timeouts
 constexpr int kPiecesWithoutPause = 16;  // of a stream whose reader is as fast as its writer, then others have a turn
 
 std::string address_of(const tcp::socket& socket) {
@@ -67,18 +60,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
       : context_(context),
         executor_(socket.get_executor()),
         remote_(address_of(socket)),
-        transport_(make_transport(context, std::move(socket))),
-        deadline_(executor_),
-        signal_timer_(executor_),
-        buffer_(context.options.header_limit + 2 * kPipelinedLimit) {}
+        channel_(std::make_shared<HttpChannel>(executor_, make_transport(context, std::move(socket)),
+                                               context.options.header_limit)) {}
 
   static awaitable<void> run(std::shared_ptr<Connection> self, bool overloaded);
   // Called when run() has ended; `error` is what it threw, if anything.
   void finish(const std::exception_ptr& error);
   void drain();
-  void abort();
+  void abort() { channel_->abort(); }
   // Wakes run() when it waits for its answer.
-  void signal();
+  void signal() { channel_->signal(); }
 
  private:
   using Parser = http::request_parser<http::string_body>;
@@ -111,12 +102,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   awaitable<void> send_stream(StreamedAnswer& answer);
   awaitable<void> send_pieces(StreamedAnswer& answer, bool chunked);
   awaitable<bool> write_all(std::string_view data);
-  size_t write_now(std::string_view data);
   bool pull(StreamedAnswer& answer, std::string& out) const;
   std::optional<HttpResponse> poll(WholeAnswer& answer) const;
   awaitable<void> pause();
   awaitable<void> refuse(int status, std::string message);
-  awaitable<void> linger();
 
   void begin_record();
   void end_record();
@@ -124,35 +113,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   template <class About, class Call>
   auto guarded(const About& request, Call call) const -> decltype(call());
   std::function<void()> wake_up();
-
-  void arm_deadline(std::chrono::milliseconds time);
-  void wait_for_deadline(std::chrono::milliseconds time);
-  void disarm_deadline();
-  awaitable<void> wait_signal(Clock::time_point until);
-  void start_watch();
-  void on_watched(error_code error, size_t bytes);
-  awaitable<void> end_watch();
+  bool cut_short() const { return channel_->gone() || channel_->aborted() || broken_; }
 
   ConnectionContext& context_;
   asio::any_io_executor executor_;
   std::string remote_;
-  std::unique_ptr<Transport> transport_;
-  asio::steady_timer deadline_;
-  uint64_t deadline_number_ = 0;  // a deadline that fired late finds another number and does nothing
-  bool timed_out_ = false;
-  asio::steady_timer signal_timer_;
-  bool signalled_ = false;
-  boost::beast::flat_buffer buffer_;
+  std::shared_ptr<HttpChannel> channel_;
 
-  bool idle_ = false;      // between two requests
-  bool served_ = false;    // had at least one request
-  bool gone_ = false;      // the client closed its side
-  bool aborted_ = false;   // we cut it off
-  bool broken_ = false;    // an answer could not be written whole
-  bool failed_ = false;    // something threw in the middle of a request
-  bool watching_ = false;  // a read is pending that tells when the client goes
-  bool end_watch_ = false;
-  bool streaming_ = false;
+  bool idle_ = false;    // between two requests
+  bool served_ = false;  // had at least one request
+  bool broken_ = false;  // an answer could not be written whole
+  bool failed_ = false;  // something threw in the middle of a request
 
   // Of the request being answered.
   bool keep_alive_ = false;
@@ -160,7 +131,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool http11_ = true;
   Headers more_headers_;  // of its response, beside the handler's
   RequestRecord record_;
-  bool recording_ = false;  // of a request that is not over
+  bool recording_ = false;       // of a request that is not over
+  uint64_t written_before_ = 0;  // bytes of earlier answers
   Clock::time_point began_;
 };
 
@@ -179,11 +151,9 @@ awaitable<void> Connection::run(std::shared_ptr<Connection> self, bool overloade
 }
 
 awaitable<bool> Connection::shake_hands() {
-  arm_deadline(context_.options.header_timeout);
-  const error_code error = co_await transport_->handshake();
-  disarm_deadline();
+  const error_code error = co_await channel_->handshake(context_.options.header_timeout);
   if (error) spdlog::debug("{}: no TLS connection: {}", remote_, error.message());
-  co_return !error && !aborted_;
+  co_return !error && !channel_->aborted();
 }
 
 void Connection::finish(const std::exception_ptr& error) {
@@ -195,7 +165,7 @@ void Connection::finish(const std::exception_ptr& error) {
     failed_ = true;
     if (recording_) end_record();
   }
-  transport_->close();
+  channel_->close();
   context_.connections.erase(this);
   context_.open = context_.connections.size();
   if (context_.connections.empty() && context_.on_last_closed) context_.on_last_closed();
@@ -203,12 +173,6 @@ void Connection::finish(const std::exception_ptr& error) {
 
 void Connection::drain() {
   if (idle_) abort();
-}
-
-void Connection::abort() {
-  aborted_ = true;
-  transport_->close();
-  signal();
 }
 
 // One request and its answer; false when the connection is over.
@@ -261,9 +225,9 @@ awaitable<bool> Connection::end_answer() {
     const LogContext context(record_.id);
     end_record();
   }
-  if (gone_ || aborted_ || broken_) co_return false;
+  if (cut_short()) co_return false;
   if (keep_alive_) co_return true;
-  co_await linger();
+  co_await channel_->linger(context_.options.linger_timeout);
   co_return false;
 }
 
@@ -282,9 +246,9 @@ awaitable<bool> Connection::turn_away(Parser& parser, HttpResponse response) {
 awaitable<bool> Connection::skip_body(Parser& parser) {
   error_code error;
   parser.eager(true);
-  arm_deadline(context_.options.linger_timeout);
-  while (!parser.is_done() && !error && !timed_out_) error = co_await feed(parser, kReadPiece);
-  disarm_deadline();
+  channel_->arm_deadline(context_.options.linger_timeout);
+  while (!parser.is_done() && !error && !channel_->timed_out()) error = co_await feed(parser, HttpChannel::kReadPiece);
+  channel_->disarm_deadline();
   co_return parser.is_done();
 }
 
@@ -293,60 +257,59 @@ void Connection::begin_record() {
   recording_ = true;
   record_ = RequestRecord();
   record_.remote = remote_;
+  written_before_ = channel_->written();
   more_headers_.clear();
 }
 
 void Connection::end_record() {
   recording_ = false;
-  if (gone_ || aborted_ || broken_) record_.status = kClientGone;
+  if (cut_short()) record_.status = kClientGone;
   if (failed_) record_.status = 500;
+  record_.bytes = channel_->written() - written_before_;
   record_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   if (context_.observer) context_.observer(record_);
 }
 
 awaitable<bool> Connection::wait_for_request() {
-  if (buffer_.size() > 0) co_return true;
+  if (channel_->unread().size() > 0) co_return true;
   // While the server drains, a new connection may still ask once, for instance whether the server is ready.
   if (context_.draining && served_) co_return false;
   idle_ = true;
-  arm_deadline(context_.draining ? context_.options.linger_timeout : context_.options.idle_timeout);
-  const auto result = co_await transport_->read_some(buffer_.prepare(kReadPiece));
-  disarm_deadline();
+  channel_->arm_deadline(context_.draining ? context_.options.linger_timeout : context_.options.idle_timeout);
+  const error_code error = co_await channel_->read();
+  channel_->disarm_deadline();
   idle_ = false;
-  buffer_.commit(result.bytes);
-  co_return !result.error;
+  co_return !error;
 }
 
 // Gives the parser what has been read, after reading more if there is nothing. An error is the socket's or the
 // parser's; need_more is none.
 awaitable<error_code> Connection::feed(Parser& parser, size_t piece) {
-  error_code error;
-  if (buffer_.size() > 0) {
-    buffer_.consume(parser.put(buffer_.data(), error));
-    if (error && error != http::error::need_more) co_return error;
-    if (!error) co_return error;
+  auto& unread = channel_->unread();
+  if (unread.size() > 0) {
+    error_code error;
+    unread.consume(parser.put(unread.data(), error));
+    if (error != http::error::need_more) co_return error;
   }
-  const size_t room = buffer_.max_size() - buffer_.size();
-  if (room == 0) co_return http::make_error_code(http::error::buffer_overflow);
-  const auto result = co_await transport_->read_some(buffer_.prepare(std::min(piece, room)));
-  buffer_.commit(result.bytes);
-  co_return result.error;
+  co_return co_await channel_->read(piece);
 }
 
 // Reads the request line and headers; false when the connection is over, after an answer if there is one to give.
 awaitable<bool> Connection::read_head(Parser& parser) {
   error_code error;
-  arm_deadline(context_.options.header_timeout);
-  while (!parser.is_header_done() && !error && !timed_out_) error = co_await feed(parser, kReadPiece);
-  disarm_deadline();
+  channel_->arm_deadline(context_.options.header_timeout);
+  while (!parser.is_header_done() && !error && !channel_->timed_out()) {
+    error = co_await feed(parser, HttpChannel::kReadPiece);
+  }
+  channel_->disarm_deadline();
   note_target(parser);
-  if (timed_out_) {
+  if (channel_->timed_out()) {
     std::string message =
         fmt::format("the request's headers did not arrive within {} ms", context_.options.header_timeout.count());
     co_await refuse(408, std::move(message));
     co_return false;
   }
-  if (aborted_) co_return false;
+  if (channel_->aborted()) co_return false;
   if (error) {
     if (!is_parse_error(error)) co_return false;
     Refusal refusal = refusal_of(error, context_.options);
@@ -383,7 +346,7 @@ awaitable<bool> Connection::check_head(const Parser& parser) {
 awaitable<bool> Connection::invite_body(const Parser& parser) {
   const auto& head = parser.get();
   const bool asks = head.count(http::field::expect) > 0 && head.version() >= 11;
-  if (!asks || parser.is_done() || buffer_.size() > 0) co_return true;
+  if (!asks || parser.is_done() || channel_->unread().size() > 0) co_return true;
   co_return co_await write_all("HTTP/1.1 100 Continue\r\n\r\n");
 }
 
@@ -391,10 +354,10 @@ awaitable<bool> Connection::read_body(Parser& parser) {
   parser.eager(true);
   const auto last = Clock::now() + kBodyTimeouts * context_.options.body_timeout;
   while (!parser.is_done()) {
-    arm_deadline(context_.options.body_timeout);
+    channel_->arm_deadline(context_.options.body_timeout);
     const error_code error = co_await feed(parser, kBodyPiece);
-    disarm_deadline();
-    if (timed_out_ || Clock::now() > last) {
+    channel_->disarm_deadline();
+    if (channel_->timed_out() || Clock::now() > last) {
       std::string message = "the request's body did not arrive in time";
       co_await refuse(408, std::move(message));
       co_return false;
@@ -476,9 +439,9 @@ awaitable<Reply> Connection::handle_on_worker(HttpRequest request) {
     asio::post(self->executor_, std::move(deliver));
   };
   asio::post(*context_.workers, std::move(work));
-  start_watch();
-  while (!job->done && !aborted_) co_await wait_signal(Clock::time_point::max());
-  co_await end_watch();
+  channel_->start_watch(false);
+  while (!job->done && !channel_->aborted()) co_await channel_->wait_signal();
+  co_await channel_->end_watch();
   // An answer that comes too late is destroyed with the job.
   if (!job->done) co_return HttpResponse();
   co_return std::move(job->reply);
@@ -491,10 +454,10 @@ std::function<void()> Connection::wake_up() {
 // ---- answers
 
 awaitable<void> Connection::send(Reply& reply) {
-  if (aborted_) co_return;
+  if (channel_->aborted()) co_return;
   if (const auto* response = std::get_if<HttpResponse>(&reply)) {
     co_await send_response(*response);
-  } else if (gone_) {
+  } else if (channel_->gone()) {
     co_return;
   } else if (const auto* whole = std::get_if<std::unique_ptr<WholeAnswer>>(&reply)) {
     co_await send_whole(**whole);
@@ -519,15 +482,15 @@ awaitable<void> Connection::send_whole(WholeAnswer& answer) {
     const LogContext context(record_.id);
     answer.start(wake_up());
   }
-  start_watch();
+  channel_->start_watch(false);
   response = poll(answer);
-  while (!response && !gone_ && !aborted_) {
-    co_await wait_signal(Clock::time_point::max());
+  while (!response && !cut_short()) {
+    co_await channel_->wait_signal();
     response = poll(answer);
   }
   record_.tokens = answer.tokens();
-  co_await end_watch();
-  if (response && !aborted_) co_await send_response(*response);
+  co_await channel_->end_watch();
+  if (response && !channel_->aborted()) co_await send_response(*response);
 }
 
 awaitable<void> Connection::send_stream(StreamedAnswer& answer) {
@@ -543,12 +506,10 @@ awaitable<void> Connection::send_stream(StreamedAnswer& answer) {
   if (broken_ || head_only_) co_return;
 
   answer.start(wake_up());
-  streaming_ = true;
-  start_watch();
+  channel_->start_watch(true);
   co_await send_pieces(answer, chunked);
   record_.tokens = answer.tokens();
-  streaming_ = false;
-  co_await end_watch();
+  co_await channel_->end_watch();
 }
 
 // Appends `piece` as the body of a response, and its end.
@@ -570,14 +531,14 @@ awaitable<void> Connection::send_pieces(StreamedAnswer& answer, bool chunked) {
   bool complete = false;
   std::string piece;
   std::string framed;
-  for (int pieces = 0; !complete && !gone_ && !aborted_ && !broken_;) {
+  for (int pieces = 0; !complete && !cut_short();) {
     piece.clear();
     complete = pull(answer, piece);
     if (piece.empty() && !complete) {
       pieces = 0;
       const auto next_sign = last_write + context_.options.keep_alive_interval;
       if (Clock::now() < next_sign) {
-        co_await wait_signal(next_sign);
+        co_await channel_->wait_signal(next_sign);
         continue;
       }
       answer.keep_alive(piece);
@@ -585,7 +546,7 @@ awaitable<void> Connection::send_pieces(StreamedAnswer& answer, bool chunked) {
     framed.clear();
     frame(piece, chunked, complete, framed);
     last_write = Clock::now();
-    const size_t sent = write_now(framed);
+    const size_t sent = channel_->write_now(framed);
     if (sent < framed.size()) broken_ = !co_await write_all(std::string_view(framed).substr(sent));
     if (++pieces % kPiecesWithoutPause == 0) co_await pause();
   }
@@ -607,29 +568,13 @@ awaitable<void> Connection::pause() {
   co_await asio::post(executor_, asio::use_awaitable);
 }
 
-size_t Connection::write_now(std::string_view data) {
-  const size_t sent = transport_->write_now(data);
-  record_.bytes += sent;
-  return sent;
-}
-
 awaitable<bool> Connection::write_all(std::string_view data) {
-  data.remove_prefix(write_now(data.substr(0, kWriteSlice)));
-  while (!data.empty()) {
-    const auto slice = data.substr(0, kWriteSlice);
-    arm_deadline(context_.options.write_timeout);
-    const error_code error = co_await transport_->write(slice);
-    disarm_deadline();
-    if (error) co_return false;
-    record_.bytes += slice.size();
-    data.remove_prefix(slice.size());
-  }
-  co_return true;
+  co_return co_await channel_->write_all(data, context_.options.write_timeout);
 }
 
 // Answers a request that HTTP itself cannot take and ends the connection.
 awaitable<void> Connection::refuse(int status, std::string message) {
-  timed_out_ = false;
+  channel_->forget_timeout();
   keep_alive_ = false;
   if (record_.id.empty()) {
     record_.id = new_request_id();
@@ -638,89 +583,6 @@ awaitable<void> Connection::refuse(int status, std::string message) {
   const HttpResponse response = context_.error_page(status, message, record_.path);
   co_await send_response(response);
   co_await end_answer();
-}
-
-// Closing a socket with unread input makes the kernel throw away what the client has not read yet, so the rest of its
-// request is taken in first.
-awaitable<void> Connection::linger() {
-  std::string discarded(kWriteSlice, '\0');
-  arm_deadline(context_.options.linger_timeout);
-  co_await transport_->end_writing();
-  while (!timed_out_) {  // a client that never stops sending gives the deadline no read to cancel
-    const auto result = co_await transport_->discard_some(asio::buffer(discarded.data(), discarded.size()));
-    if (result.error) break;
-  }
-  disarm_deadline();
-}
-
-// ---- deadlines and signals
-
-void Connection::arm_deadline(std::chrono::milliseconds time) {
-  timed_out_ = false;
-  ++deadline_number_;
-  wait_for_deadline(time);
-}
-
-// A deadline that fires between two operations finds nothing to cancel, so it fires again until it is disarmed.
-void Connection::wait_for_deadline(std::chrono::milliseconds time) {
-  deadline_.expires_after(time);
-  deadline_.async_wait([weak = weak_from_this(), number = deadline_number_](error_code error) {
-    const auto self = weak.lock();
-    if (error || !self || self->deadline_number_ != number) return;
-    self->timed_out_ = true;
-    self->transport_->cancel();
-    self->wait_for_deadline(kDeadlineRepeat);
-  });
-}
-
-void Connection::disarm_deadline() {
-  ++deadline_number_;
-  deadline_.cancel();
-}
-
-void Connection::signal() {
-  signalled_ = true;
-  signal_timer_.cancel();
-}
-
-awaitable<void> Connection::wait_signal(Clock::time_point until) {
-  if (!signalled_) {
-    signal_timer_.expires_at(until);
-    co_await signal_timer_.async_wait(kAwait);
-  }
-  signalled_ = false;
-}
-
-// Keeps one read pending, so that the client's leaving is noticed at once; what it reads is the next request.
-void Connection::start_watch() {
-  if (watching_ || gone_ || aborted_) return;
-  if (buffer_.size() >= kPipelinedLimit) {  // nothing more can be read, so its leaving would not be noticed
-    spdlog::info("a client sent {} bytes while it waited for an answer and is cut off", buffer_.size());
-    abort();
-    return;
-  }
-  watching_ = true;
-  transport_->read_some(buffer_.prepare(kReadPiece), [self = shared_from_this()](error_code error, size_t bytes) {
-    self->on_watched(error, bytes);
-  });
-}
-
-void Connection::on_watched(error_code error, size_t bytes) {
-  watching_ = false;
-  buffer_.commit(bytes);
-  if (!error && !end_watch_) start_watch();
-  if (error && error != asio::error::operation_aborted) {
-    gone_ = true;
-    if (streaming_) transport_->close();  // ends a write that nobody will read
-  }
-  signal();
-}
-
-awaitable<void> Connection::end_watch() {
-  end_watch_ = true;
-  if (watching_) transport_->cancel();
-  while (watching_) co_await wait_signal(Clock::time_point::max());
-  end_watch_ = false;
 }
 
 // ---- what the server calls
