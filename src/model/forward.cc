@@ -265,7 +265,7 @@ const std::vector<float>& Model::Forward::frequencies(const LayerPlan& plan) con
 
 void Model::Forward::project(int64_t n) {
   const LayerWeights& weights = weights_.layer(n);
-  linear("wq_a", work_.x, weights.wq_a, work_.query_latent, quantize_);
+  project_both(weights);
   ops::rms_norm(device_, {.x = work_.query_latent.data(),
                           .y = work_.query_latent.data(),
                           .stride = config_.q_lora_rank,
@@ -276,7 +276,6 @@ void Model::Forward::project(int64_t n) {
                           .activations = Activations::fp32});
   ended("query norm");
   linear("wq_b", work_.query_latent, weights.wq_b, work_.q, quantize_);
-  linear("wkv", work_.x, weights.wkv, work_.kv, quantize_);
   ops::insert_window(device_, {.kv = work_.kv.data(),
                                .positions = rows_.positions.data(),
                                .rows = rows_.rows(),
@@ -286,6 +285,17 @@ void Model::Forward::project(int64_t n) {
                                .frequencies = &frequencies(plan_.layers[n]),
                                .records = work_.window_records.data()});
   ended("window record");
+}
+
+void Model::Forward::project_both(const LayerWeights& weights) {
+  const ops::LinearParams products[] = {product(work_.x, weights.wq_a, work_.query_latent, quantize_),
+                                        product(work_.x, weights.wkv, work_.kv, quantize_)};
+  ops::linear(device_, products);
+  ended("wq_a, wkv", [&] {
+    OpCost cost = product_cost(weights.wq_a);
+    cost += product_cost(weights.wkv);
+    return cost;
+  });
 }
 
 void Model::Forward::attend(int64_t n) {
@@ -523,17 +533,22 @@ void Model::Forward::head(const Batch& batch, float* logits) {
   ended("head", [&] { return head_cost(std::ssize(from)); });
 }
 
+ops::LinearParams Model::Forward::product(const std::vector<float>& x, const ops::WeightMatrix& weight,
+                                          std::vector<float>& y, bool quantize) const {
+  return {.x = x.data(),
+          .x_stride = weight.cols,
+          .rows = rows_.rows(),
+          .weight = weight,
+          .outputs = weight.rows,
+          .y = y.data(),
+          .y_stride = weight.rows,
+          .quantize_input = quantize,
+          .activations = Activations::fp32};
+}
+
 void Model::Forward::linear(const char* op, const std::vector<float>& x, const ops::WeightMatrix& weight,
                             std::vector<float>& y, bool quantize) {
-  ops::linear(device_, {.x = x.data(),
-                        .x_stride = weight.cols,
-                        .rows = rows_.rows(),
-                        .weight = weight,
-                        .outputs = weight.rows,
-                        .y = y.data(),
-                        .y_stride = weight.rows,
-                        .quantize_input = quantize,
-                        .activations = Activations::fp32});
+  ops::linear(device_, product(x, weight, y, quantize));
   ended(op, [&] { return product_cost(weight); });
 }
 

@@ -10,6 +10,7 @@
 #include "model/op_observer.h"
 #include "ops/attention/op.h"
 #include "ops/kv_insert/op.h"
+#include "ops/linear/op.h"
 
 namespace gannet {
 
@@ -98,10 +99,11 @@ class Model::Forward final : public ForwardPass {
   void publish(int64_t n);  // a source's global entries and index keys
   void cut_rows();          // the seam: drops the rows that decoder layers need not run
   const std::vector<float>& frequencies(const LayerPlan& plan) const;
-  void attention(int64_t n);       // x -> y
-  void project(int64_t n);         // x -> queries and window records
-  void attend(int64_t n);          // -> heads; the chunk's records go into the rings
-  void select_entries(int64_t n);  // an index source's choice, for it and the layers that reuse it
+  void attention(int64_t n);                       // x -> y
+  void project(int64_t n);                         // x -> queries and window records
+  void project_both(const LayerWeights& weights);  // x -> query latents and window vectors, before their norms
+  void attend(int64_t n);                          // -> heads; the chunk's records go into the rings
+  void select_entries(int64_t n);                  // an index source's choice, for it and the layers that reuse it
   void select_tile(int64_t n, int64_t begin, int64_t end);
   bool select_all(int64_t n, int64_t begin, int64_t end);
   void keep_windows(int64_t n);
@@ -109,6 +111,8 @@ class Model::Forward final : public ForwardPass {
   void mix_streams(const HyperSite& site);           // streams -> next pre, post, mix
   void apply(const float* y, const uint16_t* norm);  // y into the streams; next x
   // An inner product of the layer: its result is not rounded (docs/numerics.md, "Where activations are rounded").
+  ops::LinearParams product(const std::vector<float>& x, const ops::WeightMatrix& weight, std::vector<float>& y,
+                            bool quantize) const;
   void linear(const char* op, const std::vector<float>& x, const ops::WeightMatrix& weight, std::vector<float>& y,
               bool quantize);
   void hash_ngrams(const Batch& batch);

@@ -1,6 +1,7 @@
 #include <cpuid.h>
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
 #include "ops/linear/kernels.h"
@@ -22,6 +23,42 @@ void check(const LinearParams& params) {
   GANNET_CHECK(w.format != WeightFormat::mxfp4 || w.cols % kBlock == 0);
   GANNET_CHECK(!params.quantize_input || w.cols % kBlock == 0);
   GANNET_CHECK(!scaled || w.scale != nullptr);
+}
+
+void check(std::span<const LinearParams> products) {
+  for (const LinearParams& p : products) {
+    check(p);
+    const LinearParams& first = products.front();
+    GANNET_CHECK(p.x == first.x && p.x_stride == first.x_stride && p.rows == first.rows);
+    GANNET_CHECK(p.quantize_input == first.quantize_input);
+    GANNET_CHECK(p.weight.format == first.weight.format && p.weight.cols == first.weight.cols);
+  }
+}
+
+int64_t all_outputs(std::span<const LinearParams> products) {
+  int64_t outputs = 0;
+  for (const LinearParams& p : products) outputs += p.outputs;
+  return outputs;
+}
+
+// Outputs [begin, end) of all products, one behind the other, as ranges of one product each; y, rows and inputs are the
+// caller's to set.
+template <class Body>
+void for_each_range(std::span<const LinearParams> products, int64_t begin, int64_t end, const Body& body) {
+  for (const LinearParams& p : products) {
+    const int64_t first = std::max<int64_t>(begin, 0);
+    const int64_t count = std::min(end, p.outputs) - first;
+    if (count > 0) {
+      body(LinearRange{.weight = p.weight,
+                       .first = p.first_output + first,
+                       .count = count,
+                       .y = p.y + first,
+                       .y_stride = p.y_stride,
+                       .round = p.activations == Activations::bf16});
+    }
+    begin -= p.outputs;
+    end -= p.outputs;
+  }
 }
 
 bool find_matrix_units() {
@@ -120,44 +157,46 @@ int64_t rows_a_thread(const WeightMatrix& weight, int64_t outputs, int64_t rows,
 }
 
 // Of rows [begin, end): threads of the pool share the outputs, or this one takes all of them.
-void multiply_rows(ThreadPool* pool, const LinearParams& p, int64_t begin, int64_t end, int64_t outputs_a_thread) {
-  const WeightMatrix& w = p.weight;
-  const int64_t most = matrix_rows(w.cols);
+void multiply_rows(ThreadPool* pool, std::span<const LinearParams> products, int64_t begin, int64_t end,
+                   int64_t outputs_a_thread) {
+  const LinearParams& p = products.front();
+  const int64_t most = matrix_rows(p.weight.cols);
   for (int64_t row = begin; row < end; row += most) {
-    PackedRows rows{.format = w.format,
-                    .cols = w.cols,
+    PackedRows rows{.format = p.weight.format,
+                    .cols = p.weight.cols,
                     .rows = std::min(most, end - row),
                     .x = p.x + row * p.x_stride,
                     .x_stride = p.x_stride,
                     .quantize = p.quantize_input,
-                    .words = space_for_packed(end - begin, w.cols)};
+                    .words = space_for_packed(end - begin, p.weight.cols)};
     pack(pool, rows);
     const auto body = [&](int64_t first, int64_t last) {
-      multiply_packed({.weight = w,
-                       .first = p.first_output + first,
-                       .count = last - first,
-                       .y = p.y + row * p.y_stride + first,
-                       .y_stride = p.y_stride,
-                       .round = p.activations == Activations::bf16},
-                      rows);
+      for_each_range(products, first, last, [&](LinearRange range) {
+        range.y += row * range.y_stride;
+        multiply_packed(range, rows);
+      });
     };
+    const int64_t outputs = all_outputs(products);
     if (pool == nullptr) {
-      body(0, p.outputs);
+      body(0, outputs);
     } else {
-      pool->parallel_for(p.outputs, outputs_a_thread, body);
+      pool->parallel_for(outputs, outputs_a_thread, body);
     }
   }
 }
 
-void linear_by_matrix_units(const Device& device, const LinearParams& p) {
-  const int64_t threads = threads_worth_waking(p.weight, p.outputs, p.rows, device.pool->size());
-  const int64_t share = rows_a_thread(p.weight, p.outputs, p.rows, threads);
+void linear_by_matrix_units(const Device& device, std::span<const LinearParams> products) {
+  const WeightMatrix& w = products.front().weight;
+  const int64_t rows = products.front().rows;
+  const int64_t outputs = all_outputs(products);
+  const int64_t threads = threads_worth_waking(w, outputs, rows, device.pool->size());
+  const int64_t share = rows_a_thread(w, outputs, rows, threads);
   if (share > 0) {
-    device.pool->parallel_for(p.rows, share,
-                              [&](int64_t begin, int64_t end) { multiply_rows(nullptr, p, begin, end, p.outputs); });
+    device.pool->parallel_for(
+        rows, share, [&](int64_t begin, int64_t end) { multiply_rows(nullptr, products, begin, end, outputs); });
   } else {
-    const int64_t panel = p.rows > kMatrixGroup / 2 ? kPanel : kMatrixGroup;
-    multiply_rows(device.pool, p, 0, p.rows, rounded_up(ceil_div(p.outputs, threads), panel));
+    const int64_t panel = rows > kMatrixGroup / 2 ? kPanel : kMatrixGroup;
+    multiply_rows(device.pool, products, 0, rows, rounded_up(ceil_div(outputs, threads), panel));
   }
 }
 
@@ -215,31 +254,35 @@ void prepare_rows(const Device& device, const LinearKernels& kernels, const floa
 }
 
 void linear(const Device& device, const LinearParams& params) {
-  check(params);
-  if (params.rows == 0 || params.outputs == 0) return;
+  linear(device, std::span(&params, 1));
+}
+
+void linear(const Device& device, std::span<const LinearParams> products) {
+  check(products);
+  const int64_t outputs = all_outputs(products);
+  if (outputs == 0 || products.front().rows == 0) return;
+  const LinearParams& p = products.front();
   const LinearKernels* kernels = linear_kernels(device.simd);
-  if (kernels == nullptr) return linear_reference(params);
+  if (kernels == nullptr) {
+    for (const LinearParams& product : products) linear_reference(product);
+    return;
+  }
+  if (has_matrix_units(device.simd) && units_take(p.weight)) return linear_by_matrix_units(device, products);
 
-  const WeightMatrix& w = params.weight;
-  if (has_matrix_units(device.simd) && units_take(w)) return linear_by_matrix_units(device, params);
+  const int64_t width = prepared_cols(p.weight.cols);
+  float* prepared = scratch<struct LinearInputTag>(p.rows * width);
+  prepare_rows(device, *kernels, p.x, p.x_stride, p.rows, p.weight.cols, p.quantize_input, prepared);
+  const float** x = scratch<struct LinearRowsTag, const float*>(p.rows);
+  for (int64_t r = 0; r < p.rows; ++r) x[r] = prepared + r * width;
 
-  const int64_t width = prepared_cols(w.cols);
-  float* prepared = scratch<struct LinearInputTag>(params.rows * width);
-  prepare_rows(device, *kernels, params.x, params.x_stride, params.rows, w.cols, params.quantize_input, prepared);
-  const float** x = scratch<struct LinearRowsTag, const float*>(params.rows);
-  for (int64_t r = 0; r < params.rows; ++r) x[r] = prepared + r * width;
-
-  const int64_t threads = threads_worth_waking(w, params.outputs, params.rows, device.pool->size());
-  const int64_t grain = std::max<int64_t>(8, rounded_up(ceil_div(params.outputs, threads), 8));
-  device.pool->parallel_for(params.outputs, grain, [&](int64_t begin, int64_t end) {
-    kernels->multiply({.weight = w,
-                       .first = params.first_output + begin,
-                       .count = end - begin,
-                       .x = x,
-                       .rows = params.rows,
-                       .y = params.y + begin,
-                       .y_stride = params.y_stride,
-                       .round = params.activations == Activations::bf16});
+  const int64_t threads = threads_worth_waking(p.weight, outputs, p.rows, device.pool->size());
+  const int64_t grain = std::max<int64_t>(8, rounded_up(ceil_div(outputs, threads), 8));
+  device.pool->parallel_for(outputs, grain, [&](int64_t begin, int64_t end) {
+    for_each_range(products, begin, end, [&](LinearRange range) {
+      range.x = x;
+      range.rows = p.rows;
+      kernels->multiply(range);
+    });
   });
 }
 

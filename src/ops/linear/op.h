@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/device.h"
 
@@ -39,6 +40,9 @@ struct LinearParams {
 };
 
 void linear(const Device& device, const LinearParams& params);
+// Products of the same rows, whose inputs are prepared once: x, x_stride, rows, quantize_input and the weights' formats
+// and columns are those of the first. Each has the bits that it has alone.
+void linear(const Device& device, std::span<const LinearParams> products);
 
 // The truth: plain loops, fp32.
 void linear_reference(const LinearParams& params);

@@ -211,6 +211,46 @@ TEST(Linear, PartOfTheOutputsEqualsThatPartOfTheWhole) {
   }
 }
 
+// Products that share their inputs have the bits that each has alone, wherever threads divide their outputs.
+void expect_bits_of_each(WeightFormat format, int64_t rows, Random& random) {
+  constexpr int64_t kCols = 384;
+  constexpr int64_t kOutputs[] = {45, 128, 7};
+  const std::vector<float> x = random.activations(rows * kCols);
+  std::vector<TestWeight> weights;
+  for (const int64_t outputs : kOutputs) weights.push_back(TestWeight::random(format, outputs, kCols, random));
+  on_each_device([&](const Device& device) {
+    std::vector<std::vector<float>> together, alone;
+    std::vector<LinearParams> products;
+    for (const TestWeight& weight : weights) {
+      const int64_t outputs = weight.matrix().rows;
+      together.push_back(poisoned(rows * outputs));
+      alone.push_back(poisoned(rows * outputs));
+      products.push_back({.x = x.data(),
+                          .x_stride = kCols,
+                          .rows = rows,
+                          .weight = weight.matrix(),
+                          .outputs = outputs,
+                          .y_stride = outputs,
+                          .quantize_input = true});
+      products.back().y = alone.back().data();
+      linear(device, products.back());
+    }
+    for (size_t i = 0; i < products.size(); ++i) products[i].y = together[i].data();
+    linear(device, products);
+    for (size_t i = 0; i < products.size(); ++i) expect_same_bits(together[i], alone[i]);
+  });
+}
+
+TEST(Linear, ProductsOfTheSameInputsHaveTheBitsOfEach) {
+  Random random(13);
+  for (const WeightFormat format : kWeightFormats) {
+    for (const int64_t rows : {0, 1, 6, 20, 140}) {
+      SCOPED_TRACE(std::string(name_of(format)) + ", " + std::to_string(rows) + " rows");
+      expect_bits_of_each(format, rows, random);
+    }
+  }
+}
+
 // A row's result does not depend on the rows beside it or on the number of threads.
 void expect_same_bits_whatever_the_batch(WeightFormat format, int64_t cols, Random& random) {
   const TestWeight weight = TestWeight::random(format, 45, cols, random);
