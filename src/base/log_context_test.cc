@@ -48,9 +48,7 @@ TEST(LogContext, EndsWithItsScopeAndNests) {
   const std::string lines = logged(LogFormat::text, [] {
     {
       const LogContext outer("outer");
-      {
-        const LogContext inner("inner");
-      }
+      static_cast<void>(LogContext("inner"));
       spdlog::info("one");
     }
     spdlog::info("two");

@@ -30,7 +30,7 @@ class Descriptor {
 
 Result<size_t> regular_file_size(const Descriptor& file, const std::filesystem::path& path) {
   if (file.get() < 0) return invalid_input("{}: cannot be opened: {}", path.string(), std::strerror(errno));
-  struct stat info{};
+  struct stat info = {};
   if (::fstat(file.get(), &info) != 0) return failed("{}: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return invalid_input("{}: is not a regular file", path.string());
   return static_cast<size_t>(info.st_size);
@@ -98,7 +98,7 @@ Result<std::string> read_file(const std::filesystem::path& path, size_t limit) {
 }
 
 Status write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  struct stat info{};
+  struct stat info = {};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return write_in_place(path, bytes);
   auto temporary = path;
   temporary += ".partial";

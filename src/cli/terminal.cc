@@ -7,7 +7,7 @@ namespace gannet::cli {
 namespace {
 
 volatile sig_atomic_t interrupt_seen = 0;
-struct sigaction previous_action{};
+struct sigaction previous_action = {};
 
 void note_interrupt(int) {
   interrupt_seen = 1;
@@ -37,7 +37,7 @@ std::string printable(std::string_view text) {
 
 InterruptGuard::InterruptGuard() {
   interrupt_seen = 0;
-  struct sigaction action{};
+  struct sigaction action = {};
   action.sa_handler = note_interrupt;
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, &previous_action);

@@ -22,7 +22,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 // How often the system has taken a processor from this process for another one.
 int64_t preemptions() {
-  struct rusage usage{};
+  rusage usage = {};
   GANNET_CHECK(::getrusage(RUSAGE_SELF, &usage) == 0);
   return usage.ru_nivcsw;
 }
@@ -130,7 +130,8 @@ std::vector<BenchTime> time_benchmarks(const std::vector<const Benchmark*>& benc
   constexpr size_t kFewest = 5;
   std::vector<Calls> calls(benchmarks.size());
   for (const Benchmark* benchmark : benchmarks) benchmark->run(device);
-  const auto least = [&](const std::vector<double> Calls::* of) {
+  using Times = const std::vector<double> Calls::*;
+  const auto least = [&](Times of) {
     size_t count = SIZE_MAX;
     for (const Calls& each : calls) count = std::min(count, (each.*of).size());
     return count;

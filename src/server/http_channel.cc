@@ -115,8 +115,8 @@ awaitable<void> HttpChannel::wait_signal(Clock::time_point until) {
   signalled_ = false;
 }
 
-void HttpChannel::start_watch(bool give_up) {
-  give_up_ = give_up;
+void HttpChannel::start_watch(Meanwhile meanwhile) {
+  writing_ = meanwhile == Meanwhile::write;
   watch();
 }
 
@@ -140,13 +140,13 @@ void HttpChannel::on_watched(error_code error, size_t bytes) {
   if (!error && !end_watch_) watch();
   if (error && error != asio::error::operation_aborted) {
     gone_ = true;
-    if (give_up_) transport_->close();
+    if (writing_) transport_->close();
   }
   signal();
 }
 
 awaitable<void> HttpChannel::end_watch() {
-  give_up_ = false;
+  writing_ = false;
   end_watch_ = true;
   if (watching_) transport_->cancel();
   while (watching_) co_await wait_signal();

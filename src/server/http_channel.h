@@ -22,7 +22,7 @@ class HttpChannel : public std::enable_shared_from_this<HttpChannel> {
   using Clock = std::chrono::steady_clock;
   static constexpr size_t kReadPiece = 4096;
 
-  // Holds up to `most_ahead` bytes that nobody has taken yet, and as much again of later requests.
+  // Holds up to `most_ahead` bytes of a request that nobody has taken yet, beside 128 KiB of those behind it.
   HttpChannel(boost::asio::any_io_executor executor, std::unique_ptr<Transport> transport, size_t most_ahead);
 
   boost::asio::awaitable<boost::system::error_code> handshake(std::chrono::milliseconds time);
@@ -50,7 +50,6 @@ class HttpChannel : public std::enable_shared_from_this<HttpChannel> {
   void arm_deadline(std::chrono::milliseconds time);
   void disarm_deadline();
   bool timed_out() const { return timed_out_; }
-  void forget_timeout() { timed_out_ = false; }
 
   // ---- waiting for an answer
 
@@ -58,8 +57,9 @@ class HttpChannel : public std::enable_shared_from_this<HttpChannel> {
   void signal();
   boost::asio::awaitable<void> wait_signal(Clock::time_point until = Clock::time_point::max());
   // Between these two the client's leaving is noticed at once; what it sends is read ahead. One that sends too much is
-  // cut off. `give_up`: its leaving also ends a pending write, which nobody would read.
-  void start_watch(bool give_up);
+  // cut off. While an answer is written, its leaving also ends the pending write, which nobody would read.
+  enum class Meanwhile { wait, write };
+  void start_watch(Meanwhile meanwhile);
   boost::asio::awaitable<void> end_watch();
   bool gone() const { return gone_; }
 
@@ -85,7 +85,7 @@ class HttpChannel : public std::enable_shared_from_this<HttpChannel> {
   bool aborted_ = false;   // we cut it off
   bool watching_ = false;  // a read is pending that tells when the client goes
   bool end_watch_ = false;
-  bool give_up_ = false;
+  bool writing_ = false;  // while it is watched
 };
 
 }  // namespace gannet::server

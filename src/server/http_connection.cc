@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
@@ -439,7 +438,7 @@ awaitable<Reply> Connection::handle_on_worker(HttpRequest request) {
     asio::post(self->executor_, std::move(deliver));
   };
   asio::post(*context_.workers, std::move(work));
-  channel_->start_watch(false);
+  channel_->start_watch(HttpChannel::Meanwhile::wait);
   while (!job->done && !channel_->aborted()) co_await channel_->wait_signal();
   co_await channel_->end_watch();
   // An answer that comes too late is destroyed with the job.
@@ -482,7 +481,7 @@ awaitable<void> Connection::send_whole(WholeAnswer& answer) {
     const LogContext context(record_.id);
     answer.start(wake_up());
   }
-  channel_->start_watch(false);
+  channel_->start_watch(HttpChannel::Meanwhile::wait);
   response = poll(answer);
   while (!response && !cut_short()) {
     co_await channel_->wait_signal();
@@ -506,7 +505,7 @@ awaitable<void> Connection::send_stream(StreamedAnswer& answer) {
   if (broken_ || head_only_) co_return;
 
   answer.start(wake_up());
-  channel_->start_watch(true);
+  channel_->start_watch(HttpChannel::Meanwhile::write);
   co_await send_pieces(answer, chunked);
   record_.tokens = answer.tokens();
   co_await channel_->end_watch();
@@ -574,7 +573,6 @@ awaitable<bool> Connection::write_all(std::string_view data) {
 
 // Answers a request that HTTP itself cannot take and ends the connection.
 awaitable<void> Connection::refuse(int status, std::string message) {
-  channel_->forget_timeout();
   keep_alive_ = false;
   if (record_.id.empty()) {
     record_.id = new_request_id();

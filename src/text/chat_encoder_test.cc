@@ -131,8 +131,9 @@ TEST(ChatEncoder, UserTextNeverBecomesAControlToken) {
 class RoundTrip : public ::testing::Test {
  protected:
   std::string text() {
-    static const std::vector<std::string> kParts = {"a",  " ",     "\n", "\n\n", "日本", "🙂",  "<",  "</", "<｜",
-                                                    "{}", "\"q\"", "\\", "<b>",  "\t",   "x y", "｜", ">",  "null"};
+    static const std::vector<std::string> kParts = {"a",   " ",  "\n",  "\n\n", "日本",  "\U0001F642",
+                                                    "<",   "</", "<｜", "{}",   "\"q\"", "\\",
+                                                    "<b>", "\t", "x y", "｜",   ">",     "null"};
     std::string out;
     for (int count = static_cast<int>(random_() % 6); count > 0; --count) out += kParts[random_() % kParts.size()];
     return out;

@@ -86,15 +86,17 @@ TEST(TokenizerJson, RefusesOtherPipelines) {
   const auto refuses = [](const std::function<void(json&)>& change, const char* message) {
     EXPECT_THAT(error_after(change), HasSubstr(message));
   };
-  refuses([](json& file) { file["normalizer"] = {{"type", "NFC"}}; },
-          R"(normalizer.type is "NFC"; it must be "Sequence")");
-  refuses([](json& file) { file["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}}; },
-          "it must be null or an empty Sequence");
-  refuses([](json& file) { file["pre_tokenizer"] = {{"type", "Whitespace"}}; },
+  const json nfc = {{"type", "NFC"}};
+  const json sequence_of_nfc = {{"type", "Sequence"}, {"normalizers", json::array({nfc})}};
+  const json whitespace = {{"type", "Whitespace"}};
+  const json plain_text = {{"String", "x"}};
+  refuses([&](json& file) { file["normalizer"] = nfc; }, R"(normalizer.type is "NFC"; it must be "Sequence")");
+  refuses([&](json& file) { file["normalizer"] = sequence_of_nfc; }, "it must be null or an empty Sequence");
+  refuses([&](json& file) { file["pre_tokenizer"] = whitespace; },
           R"(pre_tokenizer.type is "Whitespace"; it must be "Sequence")");
   refuses([](json& file) { file["pre_tokenizer"]["pretokenizers"][1]["pattern"]["Regex"] = "[0-9]"; },
           R"(pre_tokenizer.pretokenizers[1].pattern.Regex is "[0-9]"; it must be "[一-龥)");
-  refuses([](json& file) { file["pre_tokenizer"]["pretokenizers"][0]["pattern"] = {{"String", "x"}}; },
+  refuses([&](json& file) { file["pre_tokenizer"]["pretokenizers"][0]["pattern"] = plain_text; },
           "pre_tokenizer.pretokenizers[0].pattern.Regex is missing");
   refuses([](json& file) { file["pre_tokenizer"]["pretokenizers"][2]["behavior"] = "Removed"; },
           R"(pre_tokenizer.pretokenizers[2].behavior is "Removed"; it must be "Isolated")");

@@ -28,8 +28,8 @@ std::vector<CudaForward::OpTime> CudaForward::time_ops(const Batch& batch) {
   // The stream stands still until the host is ahead: no op waits for its launch.
   expected_experts_ = active_experts();
   timed_.emplace();
-  GANNET_CUDA_CHECK(
-      cudaLaunchHostFunc(stream_, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }, nullptr));
+  const auto stand_still = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  GANNET_CUDA_CHECK(cudaLaunchHostFunc(stream_, stand_still, nullptr));
   run(batch, nullptr);
   enqueue_head(batch, nullptr);
   // What a pair of events takes with nothing between them.

@@ -255,8 +255,8 @@ TEST(Attention, WindowEndsAtTheRowAndHoldsSoManyPositions) {
 TEST(Attention, WindowBeginsNoEarlierThanWindowFrom) {
   Problem problem = probe(4, 12, {6, 7, 8, 9, 10});
   problem.keys[0].split(6, 6);
-  on_each_device(
-      [&](const Device& device) { EXPECT_EQ(means(problem, &device), (std::vector<float>{6, 6.5F, 7, 7.5F, 8.5F})); });
+  const std::vector<float> expected{6, 6.5F, 7, 7.5F, 8.5F};
+  on_each_device([&](const Device& device) { EXPECT_EQ(means(problem, &device), expected); });
 }
 
 TEST(Attention, WindowOfOneSeesTheRowItself) {

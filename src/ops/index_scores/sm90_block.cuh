@@ -65,7 +65,8 @@ struct BlockSelect {
     if (ties == 0) return result;
     const auto tie_code = [&](int i) { return code(i) == result.code ? ~tie(i) : 0U; };
     int none = 0;
-    result.tie = ~search(size, ties, tie_code, [](int) { return 0U; }, none).code;
+    const auto no_tie = [](int) { return 0U; };
+    result.tie = ~search(size, ties, tie_code, no_tie, none).code;
     return result;
   }
 

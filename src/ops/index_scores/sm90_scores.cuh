@@ -119,7 +119,10 @@ struct KeyStream {
     for (int i = 0; i < 2; ++i) next[i] = reader.at((unit + (depth + 1) * step) * kUnitKeys + key + 8 * i);
   }
   // The key whose scores sum_quads leaves to this lane.
-  __device__ int own() const { return key + 8 * (t & 1); }
+  __device__ int own() const {
+    const int half = t & 1;
+    return key + 8 * half;
+  }
 };
 
 // Entries, or blocks of `size` entries, of a segment: some of a stretch's units, which are dealt out in turn.

@@ -204,11 +204,12 @@ TEST(IndexScores, RowsMayBelongToDifferentSequences) {
 TEST(IndexScores, DevicesAgreeForAnyNumberOfRows) {
   for (const int64_t rows : {0, 1, 2, 6}) {
     const Scoring scoring = random_scoring(rows, 3, 50, 5);
+    const auto unscored = [](float score) { return std::isnan(score); };
     expect_devices_agree(
         [&](const Device* device) {
           auto scores = run(scoring, device);
           expect_scored_up_to_visible(scoring, scores);
-          std::replace_if(scores.begin(), scores.end(), [](float score) { return std::isnan(score); }, 0.0F);
+          std::replace_if(scores.begin(), scores.end(), unscored, 0.0F);
           return scores;
         },
         1e-5, 1e-6);

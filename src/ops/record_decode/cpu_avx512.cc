@@ -70,7 +70,8 @@ void q4nv(const uint8_t* record, int64_t channels, float* out) {
     __m512i index = first;
     for (int64_t i = block; i < end; i += 2 * kNvGroup) {
       const __m512 scale = _mm512_permutexvar_ps(index, scales);
-      e2m1_group(record + i / 2, values, [&](__m512 value) { return _mm512_mul_ps(value, scale); }, out + i);
+      const auto scaled = [&](__m512 value) { return _mm512_mul_ps(value, scale); };
+      e2m1_group(record + i / 2, values, scaled, out + i);
       index = _mm512_add_epi32(index, _mm512_set1_epi32(2));
     }
   }
@@ -81,7 +82,8 @@ void q4mx(const uint8_t* record, int64_t channels, float* out) {
   const uint8_t* scales = record + channels / 2;
   for (int64_t i = 0; i < channels; i += kMxGroup) {
     const __m512 table = _mm512_mul_ps(values, _mm512_set1_ps(e8m0_to_float(scales[i / kMxGroup])));
-    e2m1_group(record + i / 2, table, [](__m512 value) { return value; }, out + i);
+    const auto as_it_is = [](__m512 value) { return value; };
+    e2m1_group(record + i / 2, table, as_it_is, out + i);
   }
 }
 

@@ -26,8 +26,10 @@ std::vector<float> decode(DecodeRecord decode_record, const std::vector<uint8_t>
   return values;
 }
 
+using Decoder = DecodeRecord RecordDecoders::*;
+
 // Every code with every scale, subnormals, NaN and infinity included.
-void expect_like_reference(DecodeRecord RecordDecoders::* decoder, int64_t bytes, int64_t codes) {
+void expect_like_reference(Decoder decoder, int64_t bytes, int64_t codes) {
   for (const Simd simd : usable_simd()) {
     SCOPED_TRACE(name_of(simd));
     std::vector<uint8_t> record(1 + bytes);
@@ -65,7 +67,7 @@ TEST(RecordDecode, PackedRowsComeBack) {
   Random random(1);
   const std::vector<float> x = random.activations(kChannels, 3);
   std::vector<uint8_t> record(1 + q8_bytes(kChannels));
-  const auto expect_back = [&](DecodeRecord RecordDecoders::* decoder, const std::vector<double>& values) {
+  const auto expect_back = [&](Decoder decoder, const std::vector<double>& values) {
     for (const Simd simd : usable_simd()) {
       expect_close(decode(record_decoders(simd).*decoder, record), even_then_odd(values), 0, 0);
     }

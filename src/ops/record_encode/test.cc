@@ -36,7 +36,9 @@ std::vector<std::vector<float>> inputs() {
   return result;
 }
 
-void expect_bytes_of_reference(EncodeRecord RecordEncoders::* encoder, int64_t bytes) {
+using Encoder = EncodeRecord RecordEncoders::*;
+
+void expect_bytes_of_reference(Encoder encoder, int64_t bytes) {
   for (const auto& x : inputs()) {
     std::vector<uint8_t> expected(bytes + 1, 0xaa);
     (kRecordEncodersReference.*encoder)(x.data(), kChannels, expected.data());
